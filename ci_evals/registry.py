@@ -1,6 +1,7 @@
 """The one list of everything that has a name: commands, graders, providers, formats and the like.
 
 Each name leads to the `module:attribute` that defines it, which is imported when it is first used.
+The registry knows strings alone: a kind has its type where its class is, as `graders.base.GRADERS`.
 Other packages add names by entry points: see docs/plugins.md.
 """
 
@@ -9,20 +10,9 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ci_evals.errors import PluginError, describe_exception
-
-if TYPE_CHECKING:  # they are imported by name, when they are used
-    import click
-
-    from ci_evals.graders.base import GraderOptions
-    from ci_evals.hosts import Host
-    from ci_evals.providers.base import ProviderOptions
-    from ci_evals.reports.files import Format
-    from ci_evals.suite.executor import ExecutorOptions
-    from ci_evals.suite.foreign import Importer
-    from ci_evals.tasks.transcripts.reader import TranscriptReader
 
 T = TypeVar("T")
 
@@ -190,7 +180,7 @@ def lazy_attributes(module: str, modules: Mapping[str, str]) -> Callable[[str], 
     return get
 
 
-COMMANDS: "Registry[click.Command]" = Registry(
+COMMANDS: Registry[Any] = Registry(
     "ci_evals.commands",
     "command",
     {
@@ -264,7 +254,7 @@ COMMANDS: "Registry[click.Command]" = Registry(
     "click:Command",
 )
 
-GRADERS: "Registry[type[GraderOptions]]" = Registry(
+GRADERS: Registry[Any] = Registry(
     "ci_evals.graders",
     "grader",
     {
@@ -373,7 +363,7 @@ GRADERS: "Registry[type[GraderOptions]]" = Registry(
     "ci_evals.graders.base:GraderOptions",
 )
 
-PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
+PROVIDERS: Registry[Any] = Registry(
     "ci_evals.providers",
     "provider type",
     {
@@ -402,7 +392,7 @@ PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
     "ci_evals.providers.base:ProviderOptions",
 )
 
-TRANSCRIPTS: "Registry[type[TranscriptReader]]" = Registry(
+TRANSCRIPTS: Registry[Any] = Registry(
     "ci_evals.transcripts",
     "transcript",
     {
@@ -431,7 +421,7 @@ CASE_READERS = {
 `resolve_name`.
 """
 
-EXECUTORS: "Registry[type[ExecutorOptions]]" = Registry(
+EXECUTORS: Registry[Any] = Registry(
     "ci_evals.executors",
     "executor",
     {
@@ -441,7 +431,7 @@ EXECUTORS: "Registry[type[ExecutorOptions]]" = Registry(
     "ci_evals.suite.executor:ExecutorOptions",
 )
 
-FORMATS: "Registry[Format]" = Registry(
+FORMATS: Registry[Any] = Registry(
     "ci_evals.formats",
     "report format",
     {
@@ -469,7 +459,7 @@ FORMATS: "Registry[Format]" = Registry(
     "ci_evals.reports.files:Format",
 )
 
-IMPORTERS: "Registry[Importer]" = Registry(
+IMPORTERS: Registry[Any] = Registry(
     "ci_evals.importers",
     "importer",
     {
@@ -495,7 +485,7 @@ IMPORTING = {
 }
 """What the core asks of the importers' folder, which it does not know; for `resolve_name`."""
 
-HOSTS: "Registry[type[Host]]" = Registry(
+HOSTS: Registry[Any] = Registry(
     "ci_evals.hosts",
     "host",
     {
@@ -511,8 +501,8 @@ HOSTS: "Registry[type[Host]]" = Registry(
 """CI systems, by the variable that each sets to `true`."""
 
 
-def find_host(environ: Mapping[str, str]) -> "Host | None":
-    """Return the CI system that a process runs in; None on any other machine.
+def find_host(environ: Mapping[str, str]) -> Any:
+    """Return the CI system that a process runs in, a `hosts.Host`; None on any other machine.
 
     Packages that add a host are looked for only where `CI` says that there is one.
     """

@@ -14,7 +14,6 @@ from math import fsum
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ci_evals import gate
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.interrupt import Stop
 from ci_evals.engine.journal import (
@@ -561,8 +560,10 @@ class _Session:
         """Withdraw a round that failed as one, variant by variant, before it decides anything."""
         if max(evidence.planned.plan.counts, default=0) < 2:
             return evidence  # there is no other round to tell one from
+        from ci_evals.gate.outages import failed_rounds
+
         report = self._report(evidence)
-        for variant, found in gate.failed_rounds(report).items():
+        for variant, found in failed_rounds(report).items():
             runs: list[int] = []
             for cell in report.cells_of(variant):
                 runs += report.plan.indices(cell)[found.run - 1 : found.run]
@@ -592,9 +593,11 @@ class _Session:
 
     def _withdraw_outages(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
         """Withdraw all planned runs of a variant that failed as one."""
+        from ci_evals.gate.outages import find_outages
+
         report = self._report(evidence)
         rules = self.invocation.suite.gate or Gate()
-        found = gate.find_outages(head_cells(report, rules), baseline, rules.alpha)
+        found = find_outages(head_cells(report, rules), baseline, rules.alpha)
         for variant, outage in found.items():
             runs = _indices(report, variant)
             part = self._withdraw(evidence.planned, report, variant, runs, outage_sentence(outage))

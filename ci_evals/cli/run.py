@@ -14,7 +14,6 @@ from uuid import uuid4
 
 import click
 
-from ci_evals import cli, engine, reports
 from ci_evals.cli import options, run_options
 from ci_evals.cli.console import Console, git
 from ci_evals.cli.run_options import RunRequest
@@ -149,7 +148,9 @@ def run_and_report(
             confirm_runs = suite.confirm_runs
             summary = summarize(report, suite.gate, previous.baseline, confirm_runs=confirm_runs)
             if summary.compared is not None:
-                summary = reports.with_answers(summary)
+                from ci_evals.reports.read import with_answers
+
+                summary = with_answers(summary)
             summary = replace(summary, links={**job.links, **summary.base_links})
             write_reports(summary, out, suite.formats)
             _show(summary, console)
@@ -246,6 +247,8 @@ def _show_all(
     with_page = {suite.name for suite in suites if "html" in suite.formats}
     if not with_page:
         return
+    from ci_evals.reports.html import render_several
+
     page = out / FORMATS["html"].file
     sections = []
     for summary in summaries:
@@ -254,7 +257,7 @@ def _show_all(
         if name in with_page:
             own_page = f"{file_name(name)}/{page.name}"
         sections.append((summary, own_page))
-    write_atomically(page, reports.render_several(sections, not_run, broken=broken))
+    write_atomically(page, render_several(sections, not_run, broken=broken))
     if page.is_relative_to(Path.cwd()):
         page = page.relative_to(Path.cwd())
     console.remark(f"written: {page.as_posix()}")
@@ -354,7 +357,9 @@ class _Progress(Watcher):
     def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
         if self._console.quiet:
             return nullcontext()
-        return engine.show_progress(run, self._console.stderr, live=self._console.is_live)
+        from ci_evals.engine.progress import show_progress
+
+        return show_progress(run, self._console.stderr, live=self._console.is_live)
 
 
 def _recording(named: Path | None, of_base: Path | None, scratch: Path, job: Job) -> Path:
@@ -495,9 +500,11 @@ def run_command(
     """
     request.check()
     if request.watch:
+        from ci_evals.cli.watch import watch_suites
+
         arguments = [word for word in sys.argv[2:] if word != "--watch"]
         out = overrides.out or Path(RESULTS)
-        return cli.watch_suites(find_configs(named), out, arguments, console)
+        return watch_suites(find_configs(named), out, arguments, console)
     with _reporting_errors(console, posting_of(posting, request.shard)):
         all_cases = replace(overrides, **ALL_CASES)
         suites, without_secrets = load_suites_of_job(

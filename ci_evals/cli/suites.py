@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ci_evals import reports
 from ci_evals.cli import options
 from ci_evals.errors import ConfigError, Problem, StorageError, UsageError
 from ci_evals.files import file_name
@@ -15,6 +14,9 @@ from ci_evals.model.case import Case
 from ci_evals.suite.configs import find_configs
 from ci_evals.suite.overrides import Overrides, apply_overrides, check_selection, select_cases
 from ci_evals.suite.types import RESULTS, CheckedSuite
+
+if TYPE_CHECKING:
+    from ci_evals.reports.saved import SavedReport
 
 _MAX_NAMED = 5
 
@@ -110,7 +112,9 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
         where = suites[0].out
         if len(suites) > 1:
             where = where.parent
-    saved = {report.suite.name: report for report in reports.read_reports(where)}
+    from ci_evals.reports.read import read_reports
+
+    saved = {report.suite.name: report for report in read_reports(where)}
     if not any(suite.name in saved for suite in suites):
         name, report = next(iter(saved.items()))
         raise UsageError(f"{report.name} is of another suite, {name!r}")
@@ -156,8 +160,10 @@ def failed_last(suite: CheckedSuite) -> frozenset[str]:
 
     The report in the results folder tells, which the one of this run replaces.
     """
+    from ci_evals.reports.read import read_reports
+
     try:
-        saved = reports.read_reports(suite.out)
+        saved = read_reports(suite.out)
     except StorageError:  # `--failed` will say what is wrong with it
         return frozenset()
     failed: set[str] = set()
@@ -187,9 +193,7 @@ def _restrict(suite: CheckedSuite, cases: Sequence[Case]) -> CheckedSuite:
     return apply_overrides(suite, Overrides(cases=ids))
 
 
-def _nothing_failed(
-    suite: CheckedSuite, report: "reports.SavedReport", where: Path, subject: str
-) -> str:
+def _nothing_failed(suite: CheckedSuite, report: "SavedReport", where: Path, subject: str) -> str:
     """Return why `--failed` selects nothing of a suite.
 
     `nothing failed in ci-evals-results, which has 2 of 40 cases, but for 1 case in quarantine`

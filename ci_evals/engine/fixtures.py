@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from ci_evals import suite as parts
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import abridge, describe_status, one_line, quote
@@ -19,6 +18,7 @@ from ci_evals.model.result import Result
 from ci_evals.providers.command_line import resolve_command
 from ci_evals.providers.subprocess import Descendants, ProgramEnd, run_program
 from ci_evals.redaction import MASK, learn, sounds_secret
+from ci_evals.suite.fixtures import fixture_name
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.templating import describe_error, json_text
 from ci_evals.user_code import (
@@ -240,7 +240,7 @@ class _Life:
     """A fixture from its setup to its teardown, which may be shared by several runs."""
 
     def __init__(self, fixture: Fixture, work: _Work) -> None:
-        self._name = parts.fixture_name(fixture)
+        self._name = fixture_name(fixture)
         self._timeout_s = fixture.timeout_s
         self._work = work
         self._setting_up: asyncio.Task[Mapping[str, Any]] | None = None
@@ -341,7 +341,7 @@ class Stay:
             for name in values:
                 if name in case.vars:
                     text = f"gave {name!r}, which is a var of the case, too: rename one of them"
-                    raise SetupError(f"setup {parts.fixture_name(fixture)} {text}")
+                    raise SetupError(f"setup {fixture_name(fixture)} {text}")
             given |= values
         return given
 
@@ -468,7 +468,7 @@ def _load_function(fixture: Fixture) -> Callable[..., Any]:
         signature.bind(*_arguments_of(function, FixtureRequest({})))
     except TypeError as error:
         text = f"a fixture takes one argument or none: {error}"
-        raise target_problem(parts.fixture_name(fixture), function, text) from None
+        raise target_problem(fixture_name(fixture), function, text) from None
     return function  # type: ignore[no-any-return]  # it was checked to be callable
 
 

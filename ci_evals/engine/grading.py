@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ci_evals import engine
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.pace import has_no_credit
 from ci_evals.engine.resources import LOCAL
@@ -14,6 +14,9 @@ from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.executor import Executor
+
+if TYPE_CHECKING:
+    from ci_evals.engine.judges import Judges
 
 # Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing
 # about it.
@@ -37,7 +40,7 @@ class RunOutcome:
 
 async def grade_answer(
     answer: Answer,
-    judges: "engine.Judges | None" = None,
+    judges: "Judges | None" = None,
     known: Sequence[Grade] | None = None,
     executor: Executor = LOCAL,
 ) -> RunOutcome:
@@ -76,7 +79,7 @@ async def grade_answer(
 
 
 async def grade_again(
-    recorded: Result, cell: PreparedCell, judges: "engine.Judges | None", executor: Executor
+    recorded: Result, cell: PreparedCell, judges: "Judges | None", executor: Executor
 ) -> RunOutcome:
     """Grade a recorded answer by the suite's graders. A recorded failure stays a failure.
 

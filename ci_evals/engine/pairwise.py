@@ -13,7 +13,7 @@ from ci_evals.engine.resources import open_resources
 from ci_evals.engine.setup import open_auxiliary, prepare
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError
 from ci_evals.format import one_line
-from ci_evals.graders.json import strip_fence
+from ci_evals.graders.json_text import strip_fence
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Response

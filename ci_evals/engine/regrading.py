@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 
-from ci_evals import engine
 from ci_evals.engine.cells import Cells, PreparedCell
+from ci_evals.engine.fixtures import SetupError, fill_recorded
 from ci_evals.engine.grading import RunOutcome, grade_answer
 from ci_evals.engine.journal import read_results, restore_output
 from ci_evals.engine.judges import ask_each
@@ -158,8 +158,8 @@ def _match(
                 continue
             if cell.setup:
                 try:
-                    cell = engine.fill_recorded(cells, cell, result)
-                except engine.SetupError:
+                    cell = fill_recorded(cells, cell, result)
+                except SetupError:
                     continue
             if result.status == "passed":
                 passed.append(GradedAnswer(cell, result))

@@ -11,9 +11,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ci_evals import engine
 from ci_evals.engine.calls import ONE_ATTEMPT, Attempts, LostError, SimulatedUserError, Waiting
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.grading import RunOutcome, fail_or_exclude, grade_again, grade_answer
@@ -38,6 +37,9 @@ from ci_evals.model.result import BudgetFigure, Result, RunError, decode_result
 from ci_evals.model.rules import NO_RUN_BUDGET, Budget, RunBudget
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.types import CheckedSuite
+
+if TYPE_CHECKING:
+    from ci_evals.engine.fixtures import Fixtures
 
 
 class Spending:
@@ -287,9 +289,11 @@ class Run:
                 continue
             if recorded is not None:
                 if cell.setup:
+                    from ci_evals.engine.fixtures import SetupError, fill_recorded
+
                     try:
-                        cell = engine.fill_recorded(self._cells, cell, recorded)
-                    except engine.SetupError as error:
+                        cell = fill_recorded(self._cells, cell, recorded)
+                    except SetupError as error:
                         outcome = RunOutcome("errored", error=RunError("not_recorded", str(error)))
                         self._record(index, self._result(cell, run, outcome, time.time(), 0.0))
                         continue
@@ -348,7 +352,7 @@ class Run:
         self._record(index, result)
 
     async def _do_with_setup(
-        self, fixtures: "engine.Fixtures", queue: Queue, index: int, slot: Slot
+        self, fixtures: "Fixtures", queue: Queue, index: int, slot: Slot
     ) -> None:
         """Do one run between its setup and its teardown.
 
@@ -362,11 +366,13 @@ class Run:
         run = cell.run_of(index)
         started_at = time.time()
         stay = fixtures.stay(cell, run)
+        from ci_evals.engine.fixtures import SetupError, fill
+
         try:
-            filled = engine.fill(self._cells, cell, await stay.set_up())
+            filled = fill(self._cells, cell, await stay.set_up())
             self._check_request(queue, filled.request(run))
             await self._do(queue, index, slot, filled)
-        except engine.SetupError as error:
+        except SetupError as error:
             reason = RunError("environment", error.message, detail=error.detail)
             outcome = RunOutcome("errored", error=reason)
             self._record(index, self._result(cell, run, outcome, started_at, 0.0))
@@ -384,8 +390,10 @@ class Run:
         """
         options = queue.options
         if not options.before:
+            from ci_evals.engine.fixtures import SetupError
+
             for _, text in options.misfits([request], self.suite.folder):
-                raise engine.SetupError(f"the vars of its setup do not fit: {text}")
+                raise SetupError(f"the vars of its setup do not fit: {text}")
 
     def _has_runs_left(self, index: int) -> bool:
         """Return True if a run of the same cell has no result yet."""
@@ -416,8 +424,10 @@ class Run:
 
     async def _converse(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> Result:
         """Have a run's conversation and grade it."""
+        from ci_evals.engine.conversation import Conversation
+
         run, started_at = cell.run_of(index), time.time()
-        conversation = engine.Conversation(cell, run)
+        conversation = Conversation(cell, run)
         try:
             await conversation.hold(queue, slot, self._speak, self._files)
         except SimulatedUserError as silent:

@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ci_evals import engine, graders, providers
 from ci_evals.engine.calls import Calls
 from ci_evals.engine.limits import RateLimiter
 from ci_evals.engine.queues import Queue
@@ -32,6 +31,12 @@ from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.problems import once_per_cause
 from ci_evals.suite.types import CheckedSuite
 
+if TYPE_CHECKING:
+    from ci_evals.engine.conversation import SimulatedUsers
+    from ci_evals.engine.fixtures import Fixtures
+    from ci_evals.engine.judges import AuxiliaryProvider, Judges
+    from ci_evals.engine.stages import Stage
+
 _MOMENT_S = 0.1  # in which the end of a service shows after its connections have broken
 
 
@@ -40,10 +45,10 @@ class OpenSuite:
     """Everything that a run calls, opened."""
 
     queues: Sequence[Queue] = ()
-    users: "engine.SimulatedUsers | None" = None
-    judges: "engine.Judges | None" = None
+    users: "SimulatedUsers | None" = None
+    judges: "Judges | None" = None
     executor: Executor = LOCAL
-    fixtures: "engine.Fixtures | None" = None
+    fixtures: "Fixtures | None" = None
 
 
 @asynccontextmanager
@@ -73,14 +78,17 @@ async def open_suite(
     ):
         resources = replace(shared, executor=executor)
         problems = _prepare_graders(expectations, executor)
-        for transform in transforms:
-            with collect_problems(problems):
-                graders.prepare_transform(transform)
+        if transforms:
+            from ci_evals.graders.transform import prepare_transform
+
+            for transform in transforms:
+                with collect_problems(problems):
+                    prepare_transform(transform)
         limiters = _limiters(suite)
         queues: Sequence[Queue] = ()
-        users: engine.SimulatedUsers | None = None
-        models: engine.Judges | None = None
-        fixtures: engine.Fixtures | None = None
+        users: SimulatedUsers | None = None
+        models: Judges | None = None
+        fixtures: Fixtures | None = None
         if calls:
             with collect_problems(problems):
                 queues = _open_queues(suite, resources, limiters)
@@ -88,8 +96,7 @@ async def open_suite(
                 users = _open_users(suite, resources, limiters)
             if _has_setup(suite):
                 with collect_problems(problems):
-                    fixtures = engine.Fixtures(suite)
-                    resources.stack.push_async_callback(fixtures.close)
+                    fixtures = _open_fixtures(suite, resources)
         if judges and suite.grader_models:
             with collect_problems(problems):
                 models = _open_judges(suite, resources, limiters)
@@ -99,6 +106,15 @@ async def open_suite(
         if problems:
             raise ConfigError(once_per_cause(list(dict.fromkeys(problems))))
         yield OpenSuite(queues, users, models, executor, fixtures)
+
+
+def _open_fixtures(suite: CheckedSuite, resources: EngineResources) -> "Fixtures":
+    """Open what is set up for runs; in the end, what is left of it is torn down."""
+    from ci_evals.engine.fixtures import Fixtures
+
+    fixtures = Fixtures(suite)
+    resources.stack.push_async_callback(fixtures.close)
+    return fixtures
 
 
 def _has_setup(suite: CheckedSuite) -> bool:
@@ -170,10 +186,14 @@ async def prepare(
         if found is not None:
             credentials.setdefault(found, str(options.name))
         if options.serve is not None:
-            service: Service = providers.shared_service(options.serve, resources)
+            from ci_evals.providers.serve import shared_service
+
+            service: Service = shared_service(options.serve, resources)
             services.setdefault(service, str(options.name))
         if tools := getattr(options, "tools", ()):
-            toolbox = providers.shared_toolbox(tools, resources)
+            from ci_evals.providers.tools import shared_toolbox
+
+            toolbox = shared_toolbox(tools, resources)
             toolboxes.setdefault(toolbox, str(options.name))
     for found, name in credentials.items():
         try:
@@ -213,7 +233,7 @@ def open_auxiliary(
     limiter: RateLimiter | None = None,
     *,
     timeout_s: float | None = None,
-) -> "engine.AuxiliaryProvider":
+) -> "AuxiliaryProvider":
     """Open a provider that has no queue of runs: a judge, a simulated user, a stage.
 
     Args:
@@ -226,12 +246,14 @@ def open_auxiliary(
     Raises:
         ConfigError: it cannot be opened.
     """
+    from ci_evals.engine.judges import AuxiliaryProvider
+
     limiter = limiter or _limiter([options])
     provider = _open(options, resources.reporting_to(limiter))
     price = pricer(options)
     calls = _calls(options, provider, suite, limiter, resources, price, own_code=False)
     limit = _max_concurrency(options, suite)
-    return engine.AuxiliaryProvider(options, calls, limit=limit, timeout_s=timeout_s, price=price)
+    return AuxiliaryProvider(options, calls, limit=limit, timeout_s=timeout_s, price=price)
 
 
 def open_provider(
@@ -260,9 +282,9 @@ def open_provider(
 
 def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
     if options.serve is not None:  # its service runs on this machine
-        return _ServedProvider(
-            options.open(resources), providers.shared_service(options.serve, resources)
-        )
+        from ci_evals.providers.serve import shared_service
+
+        return _ServedProvider(options.open(resources), shared_service(options.serve, resources))
     return resources.executor.open(options, resources)
 
 
@@ -309,7 +331,7 @@ def _open_queues(
     slots = Slots(suite.max_concurrency)
     queues: list[Queue] = []
     problems: list[Problem] = []
-    stages: Mapping[str, engine.Stage] = {}
+    stages: Mapping[str, Stage] = {}
     with collect_problems(problems):
         stages = _open_stages(suite, resources)
     for options in suite.providers:
@@ -319,11 +341,11 @@ def _open_queues(
             if problems:
                 continue
             if options.before or options.after:
+                from ci_evals.engine.stages import StagedProvider
+
                 before = [stages[name] for name in options.before]
                 after = [stages[name] for name in options.after]
-                provider = engine.StagedProvider(
-                    options, provider, price, before, after, resources.files
-                )
+                provider = StagedProvider(options, provider, price, before, after, resources.files)
             own_code = options.own_code
             calls = _calls(options, provider, suite, limiter, resources, price, own_code=own_code)
             share = slots.share(_max_concurrency(options, suite))
@@ -333,19 +355,24 @@ def _open_queues(
     return queues
 
 
-def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str, "engine.Stage"]:
+def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str, "Stage"]:
     """Open what answers for the stages of providers: functions, and providers."""
+    if not suite.stages:
+        return {}
+    from ci_evals.engine.stages import Stage, function_identity
+    from ci_evals.providers.python import Python
+
     stages = {}
     problems: list[Problem] = []
     for name, options in suite.stages.items():
         with collect_problems(problems, suite.places.get(name)):
-            if isinstance(options, providers.Python) and options.target == name:
+            if isinstance(options, Python) and options.target == name:
                 function = options.open(resources)
-                identity = engine.function_identity(name)
-                stages[name] = engine.Stage(name, function.answer, identity)
+                identity = function_identity(name)
+                stages[name] = Stage(name, function.answer, identity)
             else:
                 provider = open_auxiliary(suite, options, resources)
-                stages[name] = engine.Stage(
+                stages[name] = Stage(
                     name, provider.answer, provider_identity(options), provider.price
                 )
     if problems:
@@ -355,34 +382,38 @@ def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str
 
 def _open_judges(
     suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
-) -> "engine.Judges":
+) -> "Judges":
     """Open every model that graders ask."""
+    from ci_evals.engine.judges import Judges
+
     judges = {}
     for options in suite.grader_models:
         timeout_s = options.timeout_s or suite.timeout_s
         judges[str(options.name)] = open_auxiliary(
             suite, options, resources, limiters[_group(options)], timeout_s=timeout_s
         )
-    return engine.Judges(judges, {str(options.name) for options in suite.judges})
+    return Judges(judges, {str(options.name) for options in suite.judges})
 
 
 def _open_users(
     suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
-) -> "engine.SimulatedUsers | None":
+) -> "SimulatedUsers | None":
     """Open every provider that plays a user. One that is a provider of the suite, or of its limit
     groups, shares that pace.
     """
+    players = [case.user.provider for case in suite.cases if case.user is not None]
+    if not players:
+        return None
+    from ci_evals.engine.conversation import SimulatedUsers, user_key
+
     limiters = dict(limiters)
-    users: dict[str, engine.AuxiliaryProvider] = {}
-    for case in suite.cases:
-        if case.user is None:
-            continue
-        options = case.user.provider
-        key = engine.user_key(options)
+    users: dict[str, AuxiliaryProvider] = {}
+    for options in players:
+        key = user_key(options)
         if key not in users:
             limiter = limiters.setdefault(_group(options), _limiter([options]))
             users[key] = open_auxiliary(suite, options, resources, limiter)
-    return engine.SimulatedUsers(users) if users else None
+    return SimulatedUsers(users)
 
 
 def _calls(  # noqa: PLR0913  all that calls of a provider depend on
@@ -402,9 +433,12 @@ def _calls(  # noqa: PLR0913  all that calls of a provider depend on
     draw = random.Random(f"{suite.seed} {options.name}").random  # noqa: S311  jitter, not a secret
     make: Callable[..., Calls] = Calls
     if tools := getattr(options, "tools", ()):
+        from ci_evals.engine.tool_calls import CallsWithTools
+        from ci_evals.providers.tools import shared_toolbox
+
         make = partial(
-            engine.CallsWithTools,
-            toolbox=providers.shared_toolbox(tools, resources),
+            CallsWithTools,
+            toolbox=shared_toolbox(tools, resources),
             max_steps=getattr(options, "max_steps"),  # noqa: B009  whoever has tools has it
             declares_others=bool(params.get("tools")),
             price=price,

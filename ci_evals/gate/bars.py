@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from ci_evals import gate
 from ci_evals.format import exact, exact_mean
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.model.case import Variant
@@ -15,7 +14,14 @@ from ci_evals.model.fields import Share
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import RunRecord, SuiteReport, Tally
 from ci_evals.model.rules import Gate, read_metric
-from ci_evals.stats.rates import Bounds, PassRate, look_confidence, pass_rate, sample_mean
+from ci_evals.stats.rates import (
+    Bounds,
+    MetricFigure,
+    PassRate,
+    look_confidence,
+    pass_rate,
+    sample_mean,
+)
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
@@ -229,15 +235,6 @@ def _judge(
     return replace(verdict, runs_needed=runs, calls_needed=runs * len(cells))
 
 
-class MetricFigure(NamedTuple):
-    """A metric on one variant with its bounds, and the number of graded runs and cases."""
-
-    value: float
-    bounds: Bounds
-    runs: int
-    cases: int
-
-
 def metrics_of(
     report: SuiteReport, variant: Variant, confidence: float
 ) -> Mapping[str, MetricFigure]:
@@ -260,12 +257,14 @@ def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
     """
     if not rules.metrics:
         return
+    from ci_evals.gate.metrics import label_metric
+
     figures = {each: metrics_of(report, each, rules.confidence) for each in report.plan.variants}
     for name, bar in rules.metrics.items():
         for variant in _variants_with_metric(report, name):
             figure = figures[variant].get(name)
             if figure is None:
-                figure = gate.label_metric(report, variant, name, rules.confidence)
+                figure = label_metric(report, variant, name, rules.confidence)
             title = name
             if len(figures) > 1:
                 title = f"{name} on {variant}"

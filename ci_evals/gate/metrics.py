@@ -5,14 +5,13 @@ from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
-from ci_evals.gate.bars import MetricFigure
 from ci_evals.model.case import Variant
 from ci_evals.model.grading import Classified
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import BY_LABEL, WHOLE, Metric, read_metric
 from ci_evals.stats import classification
 from ci_evals.stats.classification import Confusion, confusion, jackknife_bounds, roc_auc
-from ci_evals.stats.rates import Bounds
+from ci_evals.stats.rates import Bounds, MetricFigure
 
 
 def label_metric(

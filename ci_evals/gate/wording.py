@@ -3,9 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ci_evals import gate
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
 from ci_evals.gate.bars import Cause, ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import (
@@ -34,6 +33,9 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import PassRate
+
+if TYPE_CHECKING:
+    from ci_evals.gate.outages import FailedRound, Outage
 
 # Cells.
 
@@ -395,7 +397,7 @@ def _surely_higher(variant: VariantComparison) -> bool:
 # Outages.
 
 
-def outage_sentence(outage: "gate.Outage") -> str:
+def outage_sentence(outage: "Outage") -> str:
     """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
     failed = outage.planned.graded - outage.planned.passed
     failures = _part_of(failed, outage.planned.graded, "planned run")
@@ -404,7 +406,7 @@ def outage_sentence(outage: "gate.Outage") -> str:
     return f"{failures} of {cases} failed, and {repeats} passed: likely an outage"
 
 
-def failed_round_sentence(found: "gate.FailedRound") -> str:
+def failed_round_sentence(found: "FailedRound") -> str:
     """`all 40 failures were in run 2, and all 80 other runs passed: likely an outage`."""
     inside = found.inside.graded - found.inside.passed
     outside = found.others.graded - found.others.passed

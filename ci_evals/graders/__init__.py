@@ -1,4 +1,4 @@
-"""The graders as Python classes, and what few suites need; each loads when it is first used."""
+"""The graders as Python classes; each loads when it is first used."""
 
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from ci_evals.graders.composite import AnyOf as AnyOf
     from ci_evals.graders.embeddings import EmbeddingSimilar as EmbeddingSimilar
     from ci_evals.graders.equals import Equals as Equals
-    from ci_evals.graders.functions import FunctionGrader as FunctionGrader
     from ci_evals.graders.functions import Not as Not
-    from ci_evals.graders.functions import ObjectGrader as ObjectGrader
     from ci_evals.graders.functions import grader as grader
     from ci_evals.graders.javascript import JavaScriptGrader as JavaScriptGrader
     from ci_evals.graders.json import ContainsJson as ContainsJson
@@ -45,9 +43,6 @@ if TYPE_CHECKING:
     from ci_evals.graders.trajectory import MaxToolCalls as MaxToolCalls
     from ci_evals.graders.trajectory import NoToolErrors as NoToolErrors
     from ci_evals.graders.trajectory import Trajectory as Trajectory
-    from ci_evals.graders.transform import prepare_transform as prepare_transform
-    from ci_evals.graders.transform import transform_answer as transform_answer
-    from ci_evals.graders.transform import transform_problem as transform_problem
 
 _MODULES = {
     "GraderOptions": "ci_evals.graders.base",
@@ -56,14 +51,5 @@ _MODULES = {
     **GRADERS.own_modules(),
 }
 
-_PARTS = {
-    "FunctionGrader": "ci_evals.graders.functions",
-    "ObjectGrader": "ci_evals.graders.functions",
-    "prepare_transform": "ci_evals.graders.transform",
-    "transform_answer": "ci_evals.graders.transform",
-    "transform_problem": "ci_evals.graders.transform",
-}
-"""What the package does itself with a transform or a grader that is written in Python."""
-
 __all__ = ["GRADERS", *_MODULES]  # noqa: PLE0604  they are names
-__getattr__ = lazy_attributes(__name__, {**_MODULES, **_PARTS})
+__getattr__ = lazy_attributes(__name__, _MODULES)

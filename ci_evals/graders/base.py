@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import Field
 
+from ci_evals import registry
 from ci_evals.errors import GradingError
 from ci_evals.format import abridge, one_line, quote
 from ci_evals.javascript import JavaScriptError
@@ -16,6 +17,7 @@ from ci_evals.model.grading import Finding, Models
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Detail
 from ci_evals.model.result import Grade
+from ci_evals.registry import Registry
 from ci_evals.workers import WorkerEndedError
 
 LONGEST_JUDGING_S: Final = 10.0
@@ -121,6 +123,10 @@ class GraderOptions(Options):
     def for_fingerprint(self) -> Self:
         """Return the grader without options that don't decide what it finds, such as time-outs."""
         return self
+
+
+GRADERS: Registry[type[GraderOptions]] = registry.GRADERS
+"""The graders by name; each loads when it is first used."""
 
 
 @dataclass(frozen=True, slots=True)

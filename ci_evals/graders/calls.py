@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ci_evals.format import one_line, quote
-from ci_evals.graders.json import ABSENT, Mismatch, first_difference
+from ci_evals.graders.json_text import ABSENT, Mismatch, first_difference
 from ci_evals.model.fields import Options
 from ci_evals.model.response import ToolCall
 

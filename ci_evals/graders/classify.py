@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import StringConstraints
 
-from ci_evals import graders
 from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions, failed, passed
-from ci_evals.graders.json import read_json, strip_fence
+from ci_evals.graders.json_text import read_json, strip_fence
 from ci_evals.jsonpath import find_all, path_problems
 from ci_evals.model.fields import Many, Name
 from ci_evals.model.grading import Classified, Finding
@@ -57,7 +56,9 @@ class Classify(GraderOptions):
         if self.path is not None and self.pattern is not None:
             found.append("give either `path` or `pattern`")
         if self.pattern is not None:
-            found += graders.Regex(self.pattern).problems()
+            from ci_evals.graders.regex import Regex
+
+            found += Regex(self.pattern).problems()
         return found
 
     def grade(self, answer: Answer) -> Finding:
@@ -85,7 +86,9 @@ class Classify(GraderOptions):
                     return str(value)
             return None
         if self.pattern is not None:
-            match = graders.Regex(self.pattern).search(output)
+            from ci_evals.graders.regex import Regex
+
+            match = Regex(self.pattern).search(output)
             if match is None:
                 return None
             group = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions, failed, find_texts, passed
-from ci_evals.graders.json import first_difference, judge_json
+from ci_evals.graders.json_text import first_difference, judge_json
 from ci_evals.model.fields import Bool
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer

@@ -17,7 +17,7 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
 
 from ci_evals.format import one_line
 from ci_evals.graders.base import GraderOptions, failed, passed
-from ci_evals.graders.json import judge_json
+from ci_evals.graders.json_text import judge_json
 from ci_evals.model.fields import Bool
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer

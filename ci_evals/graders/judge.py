@@ -16,7 +16,7 @@ from pydantic import Strict, TypeAdapter, ValidationError
 from ci_evals.errors import GradingError
 from ci_evals.format import closest, number_of, one_line, quote
 from ci_evals.graders.base import ModelGrader, failed, reaches
-from ci_evals.graders.json import json_values, strip_fence
+from ci_evals.graders.json_text import json_values, strip_fence
 from ci_evals.graders.orders import find_orders
 from ci_evals.graders.rubrics import (
     MATERIAL,

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from ci_evals import graders
 from ci_evals.errors import GradingError, StorageError
 from ci_evals.format import abridge, exact_mean, one_line, quote
 from ci_evals.graders.base import (
@@ -290,9 +289,11 @@ async def transform_here(source: str, answer: Answer) -> Answer | Finding:
     """Return an answer as a transform makes it, in this process; or the finding that says why there
     is nothing to see.
     """
+    from ci_evals.graders.transform import transform_answer
+
     transform = one_line(source, 80)
     try:
-        return await graders.transform_answer(source, answer)
+        return await transform_answer(source, answer)
     except NothingThereError as error:
         finding = inconclusive(str(error), got=error.got)
     except JavaScriptError as error:

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from ci_evals import graders
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.calls import ExpectedCall, names_of
-from ci_evals.graders.json import ABSENT, first_difference
+from ci_evals.graders.json_text import ABSENT, first_difference
 from ci_evals.model.fields import UNSET, Float, NonNegative, OneOrMore, Options
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
@@ -46,7 +45,9 @@ class Matcher(Options):
         if self == Matcher(tolerance=self.tolerance):
             return ["no condition is given: `equals`, `contains`, `regex`, `approx`, …"]
         if self.regex is not None:
-            return graders.Regex(self.regex).problems()
+            from ci_evals.graders.regex import Regex
+
+            return Regex(self.regex).problems()
         return []
 
     def mistake(self, value: Any) -> str | None:
@@ -86,7 +87,9 @@ class Matcher(Options):
     def _is_matched(self, value: Any) -> bool:
         if not isinstance(value, str) or self.regex is None:
             return False
-        return graders.Regex(self.regex).search(value) is not None
+        from ci_evals.graders.regex import Regex
+
+        return Regex(self.regex).search(value) is not None
 
     def _numeric_mistake(self, value: float) -> str | None:
         if self.approx is not None:
@@ -128,7 +131,9 @@ class ToolArguments(GraderOptions):
     def problems(self) -> list[str]:
         found: list[str] = []
         if self.schema is not None:
-            found += graders.JsonSchema(self.schema).problems()
+            from ci_evals.graders.json_schema import JsonSchema
+
+            found += JsonSchema(self.schema).problems()
         for name, matcher in self.where.items():
             found += [f"where.{one_line(name)}: {text}" for text in matcher.problems()]
         return found
@@ -171,7 +176,9 @@ class ToolArguments(GraderOptions):
         for each in expected.differences(call, ignore_extra_args=self.match == "subset"):
             yield each.reason, each.got
         if self.schema is not None:
-            mistake = graders.JsonSchema(self.schema).mistake(call.arguments)
+            from ci_evals.graders.json_schema import JsonSchema
+
+            mistake = JsonSchema(self.schema).mistake(call.arguments)
             if mistake is not None:
                 yield f"the arguments do not fit the schema {mistake}", None
         for name, matcher in self.where.items():

@@ -14,7 +14,7 @@ from ci_evals.graders.calls import (
     pair_in_any_order,
     pair_in_order,
 )
-from ci_evals.graders.json import Mismatch
+from ci_evals.graders.json_text import Mismatch
 from ci_evals.model.fields import Bool, Many
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer

@@ -16,7 +16,7 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.base import NothingThereError
 from ci_evals.graders.functions import prepare_target
 from ci_evals.graders.inline import context_of
-from ci_evals.graders.json import read_json, strip_fence
+from ci_evals.graders.json_text import read_json, strip_fence
 from ci_evals.javascript import current_node, file_problem, split_file
 from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.request import Answer

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol, TextIO
 
-from ci_evals import reports
 from ci_evals.errors import CiEvalsError, HostError, Problem
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
@@ -315,7 +314,9 @@ def find_previous(
             return found
         paths = (committed,)
     redactor = Redactor(suite.secrets)
-    baseline = reports.read_baseline(paths, suite.name, name, redactor=redactor, suites=suites)
+    from ci_evals.reports.read import read_baseline
+
+    baseline = read_baseline(paths, suite.name, name, redactor=redactor, suites=suites)
     if isinstance(baseline, NoComparison) and choice != "auto":
         warnings = (baseline.sentence, *found.warnings)
         return replace(found, baseline=baseline, warnings=warnings)

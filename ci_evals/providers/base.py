@@ -1,5 +1,6 @@
 """The seam of providers: options, as written in the YAML, open into something that answers."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, fields
@@ -11,7 +12,7 @@ from pydantic import BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from ci_evals import providers
+from ci_evals import registry
 from ci_evals.model.case import Setup
 from ci_evals.model.fields import (
     Above0,
@@ -27,6 +28,7 @@ from ci_evals.model.fields import (
 )
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Message, Response
+from ci_evals.registry import Registry
 
 T = TypeVar("T")
 
@@ -38,6 +40,19 @@ class Price(Options):
     input_per_mtok: NonNegative
     output_per_mtok: NonNegative
     cached_per_mtok: NonNegative | None = None
+
+
+def header_problems(headers: Mapping[str, str]) -> list[str]:
+    """Return which header names and values HTTP cannot carry.
+
+    The values are not shown: they may be secret.
+    """
+    problems = []
+    for name, value in headers.items():
+        if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII) or not value.isprintable():
+            rule = "a name takes letters, digits and '-', a value no line breaks or other control"
+            problems.append(f"headers.{name}: {rule} characters")
+    return problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +70,10 @@ class TokenCommand(Options):
 
     def problems(self, folder: Path) -> list[str]:
         """Return what is wrong with the command, without running it."""
-        wrong = providers.command_problems(self.command)
-        return wrong or providers.program_problems(self.command, folder)
+        from ci_evals.providers.command_line import command_problems, program_problems
+
+        wrong = command_problems(self.command)
+        return wrong or program_problems(self.command, folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +101,18 @@ class Serve(Options):
 
     def problems(self, folder: Path) -> list[str]:
         """Return what is wrong, without starting anything."""
+        from ci_evals.providers.command_line import command_problems, program_problems
+
         found = []
         if not is_complete_url(self.url):
             found.append("url: is not a complete address; write it as http://host:port/path")
-        if wrong := providers.command_problems(self.command):
+        if wrong := command_problems(self.command):
             return [*found, *wrong]
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():
             found.append(f"cwd: there is no folder {cwd}")
         else:
-            found += providers.program_problems(self.command, cwd, self.env.get("PATH"))
+            found += program_problems(self.command, cwd, self.env.get("PATH"))
         return found
 
 
@@ -139,16 +158,18 @@ class McpServer(Options):
             for key, value in (("env", self.env), ("cwd", self.cwd)):
                 if value:
                     found.append(f"{key}: belongs to a command, and this server is at a URL")
-            return [*found, *providers.header_problems(self.headers)]
+            return [*found, *header_problems(self.headers)]
         if self.headers:
             found.append("headers: belong to a server at a URL, and this is a command")
-        if wrong := providers.command_problems(self.mcp, key="mcp"):
+        from ci_evals.providers.command_line import command_problems, program_problems
+
+        if wrong := command_problems(self.mcp, key="mcp"):
             return [*found, *wrong]
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():
             found.append(f"cwd: there is no folder {cwd}")
         else:
-            found += providers.program_problems(self.mcp, cwd, self.env.get("PATH"), key="mcp")
+            found += program_problems(self.mcp, cwd, self.env.get("PATH"), key="mcp")
         return found
 
 
@@ -375,3 +396,7 @@ class ProviderOptions(Options):
     def open(self, resources: Resources) -> Provider:
         """Make the live provider; what it holds open is put on `resources.stack`."""
         raise NotImplementedError
+
+
+PROVIDERS: Registry[type[ProviderOptions]] = registry.PROVIDERS
+"""The kinds of providers by `type`; each loads when it is first used."""

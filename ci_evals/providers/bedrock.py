@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from ci_evals import providers
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.model.fields import NonEmpty
 from ci_evals.model.request import Request, ToolDefinition
@@ -22,6 +21,7 @@ from ci_evals.providers.answer import arguments_object, read_arguments
 from ci_evals.providers.base import NativeMessage, Provider, Resources, ToolRequest, ToolResult
 from ci_evals.providers.http_messages import (
     Event,
+    EventReader,
     HttpCredentials,
     authorization_problems,
     readable,
@@ -112,8 +112,15 @@ class Bedrock(ModelOptions):
 
     def credentials(self, resources: Resources) -> HttpCredentials | None:
         if self.is_signed:
-            return providers.aws_credentials(self.profile, self._with_region().region, resources)
+            from ci_evals.providers.aws import aws_credentials
+
+            return aws_credentials(self.profile, self._with_region().region, resources)
         return ModelOptions.credentials(self, resources)
+
+    def event_readers(self) -> Mapping[str, Callable[[float], EventReader]]:
+        from ci_evals.providers.aws import AmazonEventReader
+
+        return {"application/vnd.amazon.eventstream": AmazonEventReader}
 
     def open(self, resources: Resources) -> Provider:
         operation = "converse"
@@ -128,7 +135,9 @@ class Bedrock(ModelOptions):
         """Return the settings with a region where one is needed."""
         if self.region is not None or (self.base_url and not self.is_signed):
             return self
-        return replace(self, region=providers.aws_region(self.profile))
+        from ci_evals.providers.aws import aws_region
+
+        return replace(self, region=aws_region(self.profile))
 
 
 class Converse:

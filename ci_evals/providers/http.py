@@ -13,7 +13,6 @@ from jinja2.meta import find_undeclared_variables
 from pydantic import TypeAdapter
 from yarl import URL
 
-from ci_evals import providers
 from ci_evals.errors import ProviderError
 from ci_evals.format import number_of, one_line
 from ci_evals.jsonpath import find_all, is_singular, missing_field, path_problems
@@ -21,7 +20,13 @@ from ci_evals.model.fields import Options
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Passage, Response, ToolCall, Usage
 from ci_evals.providers.answer import as_response, encode_json, plain_json
-from ci_evals.providers.base import Provider, ProviderOptions, Resources, TokenCommand
+from ci_evals.providers.base import (
+    Provider,
+    ProviderOptions,
+    Resources,
+    TokenCommand,
+    header_problems,
+)
 from ci_evals.providers.http_messages import (
     END_OF_STREAM,
     Call,
@@ -29,8 +34,6 @@ from ci_evals.providers.http_messages import (
     HttpCredentials,
     Reply,
     decode,
-    header_problems,
-    open_http_client,
     place_of,
     readable,
     token_problems,
@@ -187,7 +190,9 @@ class Http(ProviderOptions):
     def credentials(self, resources: Resources) -> HttpCredentials | None:
         if self.token is None:
             return None
-        return providers.shared_token(self.token, resources)
+        from ci_evals.providers.tokens import shared_token
+
+        return shared_token(self.token, resources)
 
     def open(self, resources: Resources) -> Provider:
         return HttpService(self, resources)
@@ -197,8 +202,10 @@ class HttpService:
     """The live service."""
 
     def __init__(self, options: Http, resources: Resources) -> None:
+        from ci_evals.providers.http_client import HttpClient
+
         self._options = options
-        self._http = open_http_client(resources, options.credentials(resources))
+        self._http = HttpClient(resources, options.credentials(resources))
         self._template = _RequestTemplate(options)
         self._reads_json = any(True for _ in options.paths)
 

@@ -13,13 +13,13 @@ from urllib.request import proxy_bypass
 import aiohttp
 from yarl import URL
 
-from ci_evals import providers
 from ci_evals.errors import ConfigError, ErrorKind, Problem, ProviderError
 from ci_evals.providers.base import Resources
 from ci_evals.providers.http_headers import date_in, number_in, retry_after_s
 from ci_evals.providers.http_messages import (
     Call,
     Event,
+    EventReader,
     HttpCredentials,
     Reply,
     authority,
@@ -111,6 +111,8 @@ class HttpClient:
         resources: the engine's.
         credentials: what authorizes its calls, if the headers don't.
         max_bytes: the longest body that is read.
+        event_readers: makes readers of streams in other formats than server-sent events, by content
+            type. Each takes the time of the request by `time.perf_counter`.
     """
 
     def __init__(
@@ -118,11 +120,13 @@ class HttpClient:
         resources: Resources,
         credentials: HttpCredentials | None = None,
         max_bytes: int = MAX_BYTES,
+        event_readers: Mapping[str, Callable[[float], EventReader]] | None = None,
     ) -> None:
         self._session = resources.shared(open_session)
         self._proxies = resources.shared(_proxies_of_run)
         self._observe = resources.observe
         self._max_bytes = max_bytes
+        self._event_readers = {"text/event-stream": ServerSentEventReader, **(event_readers or {})}
         self._credentials = credentials
 
     def send(self, call: Call, timeout_s: float) -> Awaitable[Reply]:
@@ -164,14 +168,10 @@ class HttpClient:
                     raise await _refusal(response, headers)
                 events = None
                 content_type = response.content_type
-                if content_type == "text/event-stream":
-                    reader = _EventReader(start)
+                if content_type in self._event_readers:
+                    reader = self._event_readers[content_type](start)
                     events = reader.events
                     body = await _read(response, self._max_bytes, reader.feed)
-                elif content_type == "application/vnd.amazon.eventstream":
-                    amazon_reader = providers.AmazonEventReader(start)
-                    events = amazon_reader.events
-                    body = await _read(response, self._max_bytes, amazon_reader.feed)
                 else:
                     body = await _read(response, self._max_bytes)
         except TimeoutError as error:
@@ -220,7 +220,7 @@ async def _read(
     return bytes(body)
 
 
-class _EventReader:
+class ServerSentEventReader:
     """Reads server-sent events as they come, by the WHATWG's HTML standard, section 9.2.6.
 
     Args:

@@ -9,12 +9,11 @@ from typing import NamedTuple, Protocol, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
-from ci_evals import providers
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem, is_complete_url
 from ci_evals.providers.answer import plain_json
-from ci_evals.providers.base import Credentials, Resources, TokenCommand
+from ci_evals.providers.base import Credentials, TokenCommand
 from ci_evals.providers.http_headers import number_in
 
 END_OF_STREAM = "[DONE]"
@@ -91,6 +90,21 @@ class HttpCredentials(Credentials, Protocol):
         ...
 
 
+class EventReader(Protocol):
+    """Reads the events of a stream as they come."""
+
+    events: list[Event]
+    """Those that were read so far."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Read what came next.
+
+        Raises:
+            ProviderError: it is not a stream of events.
+        """
+        ...
+
+
 class HttpSender(Protocol):
     """Makes the calls of one provider."""
 
@@ -107,11 +121,6 @@ class HttpSender(Protocol):
                 there are no credentials.
         """
         ...
-
-
-def open_http_client(resources: Resources, credentials: HttpCredentials | None) -> HttpSender:
-    """Return a client for one provider."""
-    return providers.HttpClient(resources, credentials)
 
 
 def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
@@ -146,19 +155,6 @@ def url_problems(key: str, url: str) -> list[str]:
     if is_complete_url(url) or url.startswith("${"):
         return []
     return [f"{key}: is not a complete address; write it as https://host/path"]
-
-
-def header_problems(headers: Mapping[str, str]) -> list[str]:
-    """Return which header names and values HTTP cannot carry.
-
-    The values are not shown: they may be secret.
-    """
-    problems = []
-    for name, value in headers.items():
-        if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII) or not value.isprintable():
-            rule = "a name takes letters, digits and '-', a value no line breaks or other control"
-            problems.append(f"headers.{name}: {rule} characters")
-    return problems
 
 
 def authorization_problems(headers: Mapping[str, str], why: str) -> list[str]:

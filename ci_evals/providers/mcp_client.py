@@ -26,7 +26,7 @@ from ci_evals.providers.base import McpServer, Resources
 from ci_evals.providers.command_line import resolve_command, split_command
 from ci_evals.providers.http_messages import place_of
 from ci_evals.providers.subprocess import marked_environment
-from ci_evals.providers.tools import Tool, ToolError, first_failure, tools_problem
+from ci_evals.providers.tool_seam import Tool, ToolError, first_failure, tools_problem
 
 _MAX_PAGES = 100
 _TAIL_BYTES = 4096
@@ -46,7 +46,7 @@ class McpTools:
         self._connecting = asyncio.Lock()
 
     async def start(self, resources: Resources) -> Sequence[Tool]:
-        """See `tools.Server`."""
+        """See `tool_seam.Server`."""
         logging.getLogger("mcp").addHandler(logging.NullHandler())  # it would write to stderr
         resources.stack.push_async_callback(self._close)
         try:
@@ -174,7 +174,7 @@ class McpTool:
         self._server = server
 
     async def call(self, arguments: Mapping[str, Any], request: Request) -> str:
-        """See `tools.Tool`."""
+        """See `tool_seam.Tool`."""
         result = await self._server.call(self.definition.name, arguments, request.timeout_s)
         text = "\n".join(_text_of(block) for block in result.content)
         if not result.content and result.structured_content is not None:

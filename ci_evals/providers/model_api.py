@@ -1,7 +1,7 @@
 """The base of the model APIs: their settings, their address and key, and streams of theirs."""
 
 import re
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -12,21 +12,27 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.alias_generators import to_camel
 from yarl import URL
 
-from ci_evals import providers
 from ci_evals.errors import ProviderError
 from ci_evals.model.fields import Bool, Many, Positive, Secret
 from ci_evals.model.response import Detail, Message
 from ci_evals.providers.answer import encode_json
-from ci_evals.providers.base import McpServer, ProviderOptions, Resources, TokenCommand, Tool
+from ci_evals.providers.base import (
+    McpServer,
+    ProviderOptions,
+    Resources,
+    TokenCommand,
+    Tool,
+    header_problems,
+)
 from ci_evals.providers.http_messages import (
     END_OF_STREAM,
     Call,
     Event,
+    EventReader,
     HttpCredentials,
+    HttpSender,
     Reply,
     decode,
-    header_problems,
-    open_http_client,
     readable,
     token_problems,
     url_problems,
@@ -115,7 +121,9 @@ class ModelOptions(ProviderOptions):
 
     @property
     def may_report_cost(self) -> bool:
-        return self.api_url is None or not providers.is_listed(self.api_url)
+        from ci_evals.providers.price_list import is_listed
+
+        return self.api_url is None or not is_listed(self.api_url)
 
     @property
     def max_output_tokens(self) -> int | None:
@@ -194,7 +202,13 @@ class ModelOptions(ProviderOptions):
     def credentials(self, resources: Resources) -> HttpCredentials | None:
         if self.token is None:
             return None
-        return providers.shared_token(self.token, resources)
+        from ci_evals.providers.tokens import shared_token
+
+        return shared_token(self.token, resources)
+
+    def event_readers(self) -> Mapping[str, Callable[[float], EventReader]]:
+        """Return readers of streams in a format of the API's own: see `HttpClient`."""
+        return {}
 
     def endpoint(
         self,
@@ -224,7 +238,12 @@ class ModelOptions(ProviderOptions):
         if self.api_key:
             merged[self.key_header] = f"{self.key_prefix}{self.api_key.reveal().strip()}"
         merged.update(self.headers)
-        return Endpoint(resources, url, merged, fields, self.credentials(resources))
+        from ci_evals.providers.http_client import HttpClient
+
+        client = HttpClient(
+            resources, self.credentials(resources), event_readers=self.event_readers()
+        )
+        return Endpoint(client, resources.folder, url, merged, fields)
 
 
 @dataclass(slots=True)
@@ -239,19 +258,19 @@ class Endpoint:
 
     def __init__(
         self,
-        resources: Resources,
+        client: HttpSender,
+        folder: Path,
         url: URL,
         headers: Mapping[str, str],
         fields: Mapping[str, Any],
-        credentials: HttpCredentials | None,
     ) -> None:
-        self.folder = resources.folder
+        self.folder = folder
         self.host = url.host
         self.fields = fields
         self._url = url
         self._headers = headers
         self._takes_schema = True
-        self._http = open_http_client(resources, credentials)
+        self._http = client
 
     def post(self, fields: Mapping[str, Any], timeout_s: float) -> Awaitable[Reply]:
         """Post `fields` with those of every call.

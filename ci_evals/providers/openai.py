@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final, Literal, Required
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from ci_evals import providers
 from ci_evals.errors import ProviderError
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Detail, Message, Part, Response, ToolCall, Usage
@@ -73,8 +72,10 @@ class OpenAI(OpenAIOptions):
         if self.stream:
             fields["stream"] = True
         if self.api == "responses":
+            from ci_evals.providers.openai_responses import ResponsesEndpoint
+
             fields |= self.params
-            return providers.ResponsesEndpoint(self.endpoint(resources, "responses", fields))
+            return ResponsesEndpoint(self.endpoint(resources, "responses", fields))
         if self.stream:
             fields["stream_options"] = {"include_usage": True}
         fields |= self.params

@@ -5,7 +5,6 @@ genai-prices.
 from collections.abc import Callable, Iterable
 from math import fsum
 
-from ci_evals import providers
 from ci_evals.format import closest
 from ci_evals.model.response import Response, Usage
 from ci_evals.providers.base import Price, ProviderOptions
@@ -23,9 +22,12 @@ def pricer(options: ProviderOptions) -> Pricer:
     price = options.price
     api_url = options.api_url
     configured_model = getattr(options, "model", None)
-    list_price_usd: Callable[[str | None, str, Usage], float | None] | None = None
+    look_up: Callable[[str | None, str, Usage], float | None] | None = None
     if isinstance(price, str) or (price is None and api_url is not None):
-        list_price_usd = providers.list_price_usd  # imported now, not while calls are timed
+        # Imported now, not while calls are timed.
+        from ci_evals.providers.price_list import list_price_usd
+
+        look_up = list_price_usd
 
     def cost_usd(response: Response) -> float | None:
         usage = response.usage
@@ -33,15 +35,15 @@ def pricer(options: ProviderOptions) -> Pricer:
             return response.cost_usd
         if isinstance(price, Price):
             return _cost_at(price, usage)
-        if list_price_usd is None:
+        if look_up is None:
             return None
         if price is not None:
-            return list_price_usd(None, price, usage)
+            return look_up(None, price, usage)
         cost = None
         if response.model:
-            cost = list_price_usd(api_url, response.model, usage)
+            cost = look_up(api_url, response.model, usage)
         if cost is None and configured_model:
-            cost = list_price_usd(api_url, configured_model, usage)
+            cost = look_up(api_url, configured_model, usage)
         return cost
 
     return cost_usd
@@ -68,7 +70,9 @@ def price_problem(options: ProviderOptions) -> str | None:
     if not isinstance(name, str) or has_price(options):
         return None
     advice = "name it as its vendor does, or"
-    others = providers.listed_models() - {name}
+    from ci_evals.providers.price_list import listed_models
+
+    others = listed_models() - {name}
     if close := closest(name, sorted(others), 0.75):
         advice = f"did you mean {close!r}? Else"
     advice = f"{advice} give `input_per_mtok` and `output_per_mtok`"

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
-from ci_evals import providers
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.fields import Bool
@@ -253,7 +252,9 @@ class _FunctionCaller:
         self._target = target
         self._recorder: Any = None
         with suppress(ImportError):  # the extra `otel` is not installed
-            self._recorder = providers.attach_recorder()
+            from ci_evals.providers.telemetry import attach_recorder
+
+            self._recorder = attach_recorder()
 
     async def answer(self, request: Request) -> Response:
         if self._recorder is None:

@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NotRequired, Protocol, get_type_hints
+from typing import Any, NamedTuple, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from ci_evals import providers
-from ci_evals.errors import ConfigError, Problem, ProviderError, describe_exception
+from ci_evals.errors import ConfigError, ProviderError, describe_exception
 from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Step, ToolCall
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import McpServer, Resources, ToolResult
+from ci_evals.providers.tool_seam import Server, Tool, ToolError, first_failure, tools_problem
 from ci_evals.user_code import (
     call_in_thread,
     describe_crash,
@@ -35,48 +35,6 @@ MAX_RESULT_CHARACTERS = 100_000
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_REASON = 300
-
-
-class ToolError(Exception):
-    """A tool could not do what it was asked.
-
-    Args:
-        reason: what the model is told.
-        place: where the team's own code failed, which only reports tell.
-    """
-
-    def __init__(self, reason: str, place: str = "") -> None:
-        super().__init__(reason)
-        self.reason = clean_text(reason)
-        self.place = clean_text(place)
-
-
-class Tool(Protocol):
-    """One tool."""
-
-    @property
-    def definition(self) -> ToolDefinition: ...
-
-    async def call(self, arguments: Mapping[str, Any], request: Request) -> str:
-        """Carry out a call and return its result as text.
-
-        Raises:
-            ToolError: it failed.
-            ProviderError: there is nobody to carry it out, so the run cannot go on.
-        """
-        ...
-
-
-class Server(Protocol):
-    """A server that has tools."""
-
-    async def start(self, resources: Resources) -> Sequence[Tool]:
-        """Start or reach it, and return its tools.
-
-        Raises:
-            ConfigError: it does not answer, or its tools are not fit for a model.
-        """
-        ...
 
 
 class ToolUse(NamedTuple):
@@ -104,7 +62,9 @@ class Toolbox:
         self._is_started = False
         for tool in tools:
             if isinstance(tool, McpServer):
-                self._servers.append(providers.McpTools(tool, resources.folder))
+                from ci_evals.providers.mcp_client import McpTools
+
+                self._servers.append(McpTools(tool, resources.folder))
             elif isinstance(tool, str):
                 self._add(FunctionTool(load_target(tool), tool))
             else:
@@ -200,19 +160,6 @@ def shared_toolbox(tools: Sequence[Any], resources: Resources) -> Toolbox:
 
 def _toolboxes(_: Resources) -> list[tuple[Sequence[Any], Toolbox]]:
     return []
-
-
-def tools_problem(text: str) -> ConfigError:
-    """Return the error of the setting `tools`; the engine knows its place."""
-    return ConfigError([Problem("", None, "", f"tools: {text}")])
-
-
-def first_failure(raised: BaseException) -> BaseException:
-    """Return the failure that ended a group of tasks; the others were cancelled by it."""
-    first = raised
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
 
 
 def _cut(text: str) -> str:

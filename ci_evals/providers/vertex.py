@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ci_evals import providers
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.anthropic import DEFAULT_MAX_TOKENS, Messages
@@ -70,7 +69,9 @@ class Vertex(Gemini):
 
     def credentials(self, resources: Resources) -> HttpCredentials | None:
         if self.wants_credentials:
-            return providers.google_credentials(resources)
+            from ci_evals.providers.google import google_credentials
+
+            return google_credentials(resources)
         return ModelOptions.credentials(self, resources)
 
     def open(self, resources: Resources) -> Provider:

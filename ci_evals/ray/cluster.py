@@ -47,8 +47,7 @@ from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.ray import worker
 from ci_evals.ray.options import Ray, check_address, shipped_folder
 from ci_evals.ray.worker import MAX_BYTES, Outcome, Site
-from ci_evals.suite.executor import Portable
-from ci_evals.suite.types import CheckedSuite
+from ci_evals.suite.executor import CalledSuite, Portable
 from ci_evals.user_code import CodeFolders, call_in_thread
 
 _REACH_S = 5.0
@@ -63,7 +62,7 @@ _NEVER_SHIPPED = (".env", ".git", "__pycache__")
 
 @asynccontextmanager
 async def connect(
-    options: Ray, suite: CheckedSuite, portable: Portable, files: Path | None
+    options: Ray, suite: CalledSuite, portable: Portable, files: Path | None
 ) -> AsyncIterator["RayExecutor"]:
     """Connect to the cluster that a suite names, ship the suite's folder, and see that its code
     works there.
@@ -166,7 +165,7 @@ def _problem(place: Place, text: str) -> ConfigError:
     return ConfigError([Problem(*place, text)])
 
 
-def runtime_env(options: Ray, suite: CheckedSuite, *, is_own: bool) -> dict[str, Any]:
+def runtime_env(options: Ray, suite: CalledSuite, *, is_own: bool) -> dict[str, Any]:
     """Return the runtime environment of the job: the suite's folder, its requirements, and what the
     suite adds.
 
@@ -216,7 +215,7 @@ class RayExecutor:
         files: the results folder; None keeps nothing.
     """
 
-    def __init__(self, options: Ray, suite: CheckedSuite, files: Path | None) -> None:
+    def __init__(self, options: Ray, suite: CalledSuite, files: Path | None) -> None:
         shipped = shipped_folder(options, suite.folder)
         relative = "."
         if shipped is not None:

@@ -15,8 +15,7 @@ from pydantic import AfterValidator, Field
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.model.case import Case
 from ci_evals.model.fields import NonEmpty, NonNegative, Positive
-from ci_evals.suite.executor import Executor, ExecutorOptions, Portable
-from ci_evals.suite.types import CheckedSuite
+from ci_evals.suite.executor import CalledSuite, Executor, ExecutorOptions, Portable
 
 _NOT_INSTALLED = (
     "needs Ray, which is not installed: install ci-evals with its extra `ray`, or ray[client] 2.60"
@@ -128,7 +127,7 @@ class Ray(ExecutorOptions):
                 return
 
     def open(
-        self, suite: CheckedSuite, portable: Portable, files: Path | None
+        self, suite: CalledSuite, portable: Portable, files: Path | None
     ) -> AbstractAsyncContextManager[Executor]:
         """Connect to the cluster; Ray itself is imported here, and nowhere else."""
         for name, value in _SETTINGS.items():

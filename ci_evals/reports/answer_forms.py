@@ -9,7 +9,6 @@ from itertools import chain, islice
 from typing import Any, Final, Literal, NamedTuple
 
 from ci_evals.format import visible
-from ci_evals.registry import lazy_attributes
 
 Node = str | tuple[Any, ...]
 """As in `markdown_nodes`, which is loaded for the first text that needs it."""
@@ -32,11 +31,6 @@ _MARKDOWN = re.compile(
 )
 _IMAGE = re.compile(r"data:image/[a-z]+;base64,[A-Za-z0-9+/=]+")
 _INLINE = ("strong", "em", "code", "mark", "s", "del", "ins", "img")
-
-_late = lazy_attributes(
-    __name__,
-    {"parse": "ci_evals.reports.markdown_nodes", "IMAGE": "ci_evals.reports.markdown_nodes"},
-)
 
 
 def elements_of(text: str) -> tuple[Node, ...] | None:
@@ -62,8 +56,11 @@ def _parse(text: str) -> tuple[Node, ...] | None:
     images = sum(len(found[0]) for found in _IMAGE.finditer(text))
     if len(text) - images > MAX_CHARACTERS or images > _MAX_IMAGES:
         return None
-    if images and re.fullmatch(_late("IMAGE"), text.strip()):
-        return (("img", text.strip(), "the answer"),)
+    if images:
+        from ci_evals.reports.markdown_nodes import IMAGE
+
+        if re.fullmatch(IMAGE, text.strip()):
+            return (("img", text.strip(), "the answer"),)
     rows = _as_table(text)
     if rows is not None:
         return (_table_of(rows),)
@@ -71,7 +68,9 @@ def _parse(text: str) -> tuple[Node, ...] | None:
     if pretty is not None:
         return (("pre", pretty),)
     if _MARKDOWN.search(text):
-        nodes: tuple[Node, ...] = _late("parse")(text)
+        from ci_evals.reports.markdown_nodes import parse
+
+        nodes: tuple[Node, ...] = parse(text)
         return nodes
     return None
 

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from ci_evals import registry
 from ci_evals.errors import StorageError
 from ci_evals.files import partial_files, write_atomically
-from ci_evals.registry import FORMATS
+from ci_evals.registry import Registry
 from ci_evals.reports.summary import Renderer, Summary
 
 _BEGINNING_BYTES = 4096
@@ -26,6 +27,10 @@ class Format(NamedTuple):
     file: str
     render: Renderer
     beginning: bytes
+
+
+FORMATS: Registry[Format] = registry.FORMATS
+"""The formats by name; each loads when it is first used."""
 
 
 def remove_reports(folder: Path, formats: Iterable[str] = ()) -> None:

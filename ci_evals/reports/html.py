@@ -14,7 +14,7 @@ from urllib.parse import quote
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from ci_evals import reports, templating
+from ci_evals import templating
 from ci_evals.format import (
     code_spans,
     interval,
@@ -105,9 +105,11 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
     drift_since_s = None
     drift = []
     if summary.compared is not None:
-        alarms = reports.drift_alarms(summary)
+        from ci_evals.reports.drift import drift_alarms, drift_legend
+
+        alarms = drift_alarms(summary)
         drift_since_s = min((alarm.since.started_at for alarm in alarms), default=None)
-        drift = [reports.drift_legend(summary, alarm) for alarm in alarms]
+        drift = [drift_legend(summary, alarm) for alarm in alarms]
     style, script = _style(columns), _script()
     return _generate(
         "report.html.j2",

@@ -8,7 +8,6 @@ from math import isclose
 from operator import itemgetter
 from statistics import fmean
 
-from ci_evals import gate, reports
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.baseline import FURTHER_ROUNDS
 from ci_evals.gate.compare import Change, Comparison, NoComparison, unnamable_suspects
@@ -264,6 +263,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Not compared", comparison.reason)
     if not isinstance(comparison, Comparison):
         return
+    from ci_evals.reports.drift import drift_notes
+
     if comparison.compared or not comparison.broken:
         yield _comparison_note(comparison, report.started_at)
     if text := _luck_sentence(summary, comparison):
@@ -274,7 +275,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Left out", text, brief=True)
     if changed := [*changed_rules(summary, comparison)]:
         yield Note("Gate changed", "; ".join(changed), brief=True)
-    yield from reports.drift_notes(summary)
+    yield from drift_notes(summary)
     yield from _regrading_notes(comparison)
     yield from _confirmation_notes(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
@@ -553,8 +554,10 @@ def basis(summary: Summary) -> Iterator[SourceSentence | str]:
         matrix = f"{matrix} × {number_of(len(report.plan.variants), 'variant')}"
     size = f"{matrix}, {number_of(report.total, 'run')}"
     if isinstance(comparison, Comparison):
+        from ci_evals.gate.power import detectable_sentence
+
         yield baseline_sentence(comparison, report.started_at)
-        yield gate.detectable_sentence(comparison) or size
+        yield detectable_sentence(comparison) or size
         if text := _luck_sentence(summary, comparison):
             yield text
     elif isinstance(comparison, NoComparison):

@@ -30,7 +30,6 @@ from ci_evals.model.case import Variant
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation, join_got
 from ci_evals.model.response import Passage, Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
-from ci_evals.registry import lazy_attributes
 from ci_evals.reports.answer_forms import (
     MAX_CHARACTERS,
     Node,
@@ -87,14 +86,6 @@ _MAX_VARIATIONS = 12  # similar answers besides the one that is shown
 _FILE = re.compile(r"files/[0-9a-f]{64}\.txt")  # the only links that a report may have
 _RUN_ORDER: tuple[Status, ...] = ("failed", "errored", "passed")
 _SHOWN_ELSEWHERE = ("name", "metric", "weight", "of")
-
-_late = lazy_attributes(
-    __name__,
-    {
-        "difference": "ci_evals.reports.similar_runs",
-        "merge_similar": "ci_evals.reports.similar_runs",
-    },
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,7 +527,9 @@ def _details(
     """
     runs = alike(results)
     if len(runs) > 1:
-        runs = _late("merge_similar")(runs)
+        from ci_evals.reports.similar_runs import merge_similar
+
+        runs = merge_similar(runs)
         runs.sort(key=lambda run: _RUN_ORDER.index(run.status))
     before = view.summary.before.get(view.key)
     base_key = _key_of(before)
@@ -689,8 +682,10 @@ def _run(
 
 def _variation(run: RunView, other: RunView) -> PageVariation:
     """Return how the answer of some runs differs from the one that is shown."""
+    from ci_evals.reports.similar_runs import difference
+
     nodes: list[Node] = []
-    for kind, text in _late("difference")(run, other):
+    for kind, text in difference(run, other):
         match kind:
             case "same":
                 nodes.append(visible(text))

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from ci_evals import reports
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import (
     UNMEASURED,
@@ -636,6 +635,8 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
     comparison = summary.comparison
     if not isinstance(comparison, Comparison):
         return comparison
+    from ci_evals.reports.drift import drift_entries
+
     variants = [
         VariantComparisonEntry(**_values(each) | {"sentence": variant_sentence(comparison, each)})
         for each in comparison.variants
@@ -654,7 +655,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
         cases=comparison.cases,
         tags=comparison.tags,
         removed=tuple(removed),
-        drift=tuple(reports.drift_entries(summary)),
+        drift=tuple(drift_entries(summary)),
     )
 
 

@@ -6,7 +6,6 @@ from operator import itemgetter
 from statistics import fmean
 from typing import Final
 
-from ci_evals import gate
 from ci_evals.format import UNKNOWN, usd
 from ci_evals.gate.bars import metrics_of
 from ci_evals.gate.baseline import ReportRef, TrendPoint
@@ -203,9 +202,11 @@ def _task_reports(report: SuiteReport, variant: Variant) -> Iterator[TaskReport]
     labels_by_task = report.labels_of(variant)
     if not labels_by_task:
         return
-    for task, runs in gate.tasks_of(labels_by_task).items():
-        figures = {(metric.label, metric.name): value for metric, value in gate.figures_of(runs)}
-        table = gate.table_of(runs)
+    from ci_evals.gate.metrics import figures_of, table_of, tasks_of
+
+    for task, runs in tasks_of(labels_by_task).items():
+        figures = {(metric.label, metric.name): value for metric, value in figures_of(runs)}
+        table = table_of(runs)
         labels = [
             LabelReport(label, truths, *(figures[label, name] for name in BY_LABEL))
             for label, truths in zip(table.labels, table.true_counts, strict=True)

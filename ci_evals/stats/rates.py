@@ -252,3 +252,12 @@ def look_confidence(confidence: float, looks: int) -> float:
     By Bonferroni's inequality.
     """
     return 1 - (1 - confidence) / looks
+
+
+class MetricFigure(NamedTuple):
+    """A metric on one variant with its bounds, and the number of graded runs and cases."""
+
+    value: float
+    bounds: Bounds
+    runs: int
+    cases: int

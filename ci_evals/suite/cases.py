@@ -11,7 +11,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from ci_evals import graders
 from ci_evals.errors import Place, Problem
 from ci_evals.graders.scoring import leaves, nested, with_transform
 from ci_evals.model.case import Case, RecordingFile, SimulatedUser
@@ -359,14 +358,22 @@ class CaseReader:
         if not expects and case.task is None and case.user is None:
             right_answer = self._right_answer(entry)
             if right_answer:
-                own = (Expectation("icontains", graders.IContains(right_answer)),)
+                from ci_evals.graders.text import IContains
+
+                own = (Expectation("icontains", IContains(right_answer)),)
             else:
                 yield node.problem(_describe_lack_of_checks(case, entry))
         whole = [*self._fill_defaults(case, node), *turns, *own]
-        if case.task and not _has(graders.Reward, whole):
-            whole.insert(0, Expectation("reward", graders.Reward()))
-        if case.user and not _has(graders.GoalReached, whole):
-            whole.insert(0, Expectation("goal_reached", graders.GoalReached()))
+        if case.task:
+            from ci_evals.graders.limits import Reward
+
+            if not _has(Reward, whole):
+                whole.insert(0, Expectation("reward", Reward()))
+        if case.user:
+            from ci_evals.graders.limits import GoalReached
+
+            if not _has(GoalReached, whole):
+                whole.insert(0, Expectation("goal_reached", GoalReached()))
         if self.transform is not None:
             whole = [with_transform(each, self.transform) for each in whole]
         return tuple(whole)
@@ -529,7 +536,9 @@ def _decide(expectations: Collection[Expectation]) -> bool:
         return True
     if any(each.metric for each in nested(expectations)):
         return True
-    return _has(graders.Classify, expectations)
+    from ci_evals.graders.classify import Classify
+
+    return _has(Classify, expectations)
 
 
 def _has(kind: type[Grader], expectations: Collection[Expectation]) -> bool:

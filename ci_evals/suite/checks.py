@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from ci_evals import graders
-from ci_evals import suite as parts
 from ci_evals.errors import Place, Problem
 from ci_evals.format import closest
 from ci_evals.graders.base import ModelGrader
@@ -317,9 +315,12 @@ def check_setups(draft: Draft) -> Iterator[Problem]:
         for fixture in case.setup:
             path = f"case {case.id!r}: setup"
             found.setdefault(fixture, Place(case.file, case.line, path))
-    for fixture, found_at in found.items():
-        for text in parts.fixture_problems(fixture, draft.folder):
-            yield Problem(*found_at, text)
+    if found:
+        from ci_evals.suite.fixtures import fixture_problems
+
+        for fixture, found_at in found.items():
+            for text in fixture_problems(fixture, draft.folder):
+                yield Problem(*found_at, text)
     for options in (*draft.judges.by_name.values(), *_players(draft)):
         if options.setup:
             text = f"{options.name} judges or plays a user: only what answers cases has a setup"
@@ -421,11 +422,13 @@ def _check_metrics(bars: Node, draft: Draft) -> Iterator[Problem]:
 
 def _labels(draft: Draft) -> Mapping[str, Collection[str] | None]:
     """Return the labels of each classification; None if one of its graders does not list them."""
+    from ci_evals.graders.classify import Classify
+
     labels: dict[str, set[str] | None] = {}
     for _, expectations in draft.expectations:
         for expectation in expectations:
             grader = expectation.grader
-            if not isinstance(grader, graders.Classify):
+            if not isinstance(grader, Classify):
                 continue
             known = labels.setdefault(grader.task, set())
             if not grader.labels:
@@ -587,8 +590,10 @@ def check_paths(draft: Draft) -> Iterator[Problem]:
             text = f"{owner} is your own code: name its files in `paths`"
             yield node["skip_unchanged"].problem(f"{text}, or changes to them are skipped")
             return
+    from ci_evals.suite.dependencies import fits_any_file
+
     for index, pattern in enumerate(settings.paths):
-        if not parts.fits_any_file(pattern, draft.folder):
+        if not fits_any_file(pattern, draft.folder):
             start = str(draft.folder)
             if pattern.startswith("/"):
                 start = "the root of the repository"

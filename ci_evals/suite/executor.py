@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 from pydantic import GetPydanticSchema, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
+from ci_evals import registry
 from ci_evals.errors import Place, PluginError
 from ci_evals.format import closest
 from ci_evals.model.case import Case
@@ -16,13 +17,34 @@ from ci_evals.model.fields import Options
 from ci_evals.model.grading import Finding, Grader
 from ci_evals.model.request import Answer
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
-from ci_evals.registry import EXECUTORS
-
-if TYPE_CHECKING:
-    from ci_evals.suite.types import CheckedSuite
+from ci_evals.registry import Registry
+from ci_evals.user_code import CodeFolders
 
 Portable = Sequence[tuple[ProviderOptions | Grader, Place]]
 """What an executor will run, with the place where the suite names it."""
+
+
+class CalledSuite(Protocol):
+    """What an executor reads of a suite."""
+
+    @property
+    def file(self) -> str:
+        """The file that errors name."""
+        ...
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def code_folders(self) -> CodeFolders: ...
+
+    @property
+    def max_concurrency(self) -> int: ...
+
+    @property
+    def out(self) -> Path:
+        """The folder for results."""
+        ...
 
 
 class Executor(Protocol):
@@ -95,7 +117,7 @@ class ExecutorOptions(Options):
         return iter(())
 
     def open(
-        self, suite: "CheckedSuite", portable: Portable, files: Path | None
+        self, suite: CalledSuite, portable: Portable, files: Path | None
     ) -> AbstractAsyncContextManager[Executor]:
         """Open it, and see that the suite's code works there.
 
@@ -108,6 +130,10 @@ class ExecutorOptions(Options):
             ConfigError: it cannot be reached, or the suite's code does not work there.
         """
         raise NotImplementedError
+
+
+EXECUTORS: Registry[type[ExecutorOptions]] = registry.EXECUTORS
+"""The executors by name; each loads when it is first used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

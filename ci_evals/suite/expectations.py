@@ -10,9 +10,8 @@ from typing import Any
 from ci_evals import graders
 from ci_evals.errors import PluginError
 from ci_evals.format import closest
-from ci_evals.graders.base import Composite, GraderOptions, ModelGrader
+from ci_evals.graders.base import GRADERS, Composite, GraderOptions, ModelGrader
 from ci_evals.model.grading import Expectation
-from ci_evals.registry import GRADERS
 from ci_evals.suite.file_values import FileValues, file_url
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node, Reading, collect
@@ -154,7 +153,9 @@ def _check_transform(grader: GraderOptions, node: Node, folder: Path) -> Reading
         text = "this grader reads no text of the answer, so there is nothing to transform"
         yield node.problem(f"{text}: leave it out")
         return
-    problem = graders.transform_problem(grader.transform, folder)
+    from ci_evals.graders.transform import transform_problem
+
+    problem = transform_problem(grader.transform, folder)
     if problem:
         yield node.problem(problem)
 
@@ -349,17 +350,19 @@ def _read_object(node: Node, folder: Path) -> Reading[Expectation | None]:
     entry = node.value
     if isinstance(entry, GraderOptions):
         return (yield from _read_grader(entry, node, folder))
-    if isinstance(entry, graders.Not):
+    from ci_evals.graders.functions import FunctionGrader, Not, ObjectGrader
+
+    if isinstance(entry, Not):
         return (yield from _read_negation(entry, node, folder))
     if isinstance(entry, type):
         yield node.problem(_describe_grader(f"the class {entry.__name__}"))
         return None
-    if isinstance(entry, graders.FunctionGrader):
+    if isinstance(entry, FunctionGrader):
         grader = entry
     elif callable(getattr(entry, "grade", None)):
-        grader = graders.ObjectGrader(entry)
+        grader = ObjectGrader(entry)
     elif callable(entry):
-        grader = graders.FunctionGrader(entry)
+        grader = FunctionGrader(entry)
     else:
         yield node.problem(_describe_grader(f"a {type(entry).__name__}"))
         return None

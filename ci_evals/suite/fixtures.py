@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from ci_evals import providers
 from ci_evals.format import one_line
 from ci_evals.model.case import Fixture
 from ci_evals.user_code import identity, missing_target, target_of_file, target_parts
@@ -55,7 +54,7 @@ def _command_problems(fixture: Fixture, folder: Path) -> list[str]:
     found = []
     for command in (fixture.command, fixture.teardown):
         if command:
-            found += providers.command_problems(command) or providers.program_problems(
-                command, folder
-            )
+            from ci_evals.providers.command_line import command_problems, program_problems
+
+            found += command_problems(command) or program_problems(command, folder)
     return found

@@ -5,8 +5,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from ci_evals import graders
-from ci_evals import suite as parts
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.javascript import node_processes
 from ci_evals.model.case import Case, Prompt
@@ -175,7 +173,9 @@ def _read_config(path: Path) -> tuple[Node, list[Problem], str]:
     node = Node(value, lines, file)
     if _is_ours(value):
         return node, problems, ""
-    translated, origin, lost = parts.translate(path, node)
+    from ci_evals.suite.foreign import translate
+
+    translated, origin, lost = translate(path, node)
     return translated, [*problems, *lost], origin
 
 
@@ -274,9 +274,9 @@ class _Loader:
         yield from judges.problems()
         prompts: tuple[Prompt, ...] = ()
         if "prompts" in node:
-            prompts = yield from parts.read_prompts(
-                node["prompts"], self.folder, self.interpolation
-            )
+            from ci_evals.suite.prompts import read_prompts
+
+            prompts = yield from read_prompts(node["prompts"], self.folder, self.interpolation)
         with node_processes(self.folder):  # which parses the JavaScript of graders
             transform = yield from self._read_transform(node["transform"])
             threshold = None
@@ -292,9 +292,9 @@ class _Loader:
             )
             cases = yield from reader.read()
         if any(prompt.function for prompt in prompts):
-            prompts = yield from parts.make_prompts(
-                prompts, cases.cases, node["prompts"], self.folder
-            )
+            from ci_evals.suite.prompt_functions import make_prompts
+
+            prompts = yield from make_prompts(prompts, cases.cases, node["prompts"], self.folder)
         return Draft(
             node=node,
             settings=settings,
@@ -331,7 +331,9 @@ class _Loader:
         source = try_check(NonEmpty, node)
         if source is None:
             return None
-        problem = graders.transform_problem(source, self.folder)
+        from ci_evals.graders.transform import transform_problem
+
+        problem = transform_problem(source, self.folder)
         if problem:
             yield node.problem(problem)
             return None
@@ -367,8 +369,10 @@ class _Loader:
             "code_folders": folders,
         }
         if settings.skip_unchanged:
+            from ci_evals.suite.dependencies import find_dependencies
+
             paths = (*draft.cases.files, *settings.paths)
-            values["depends_on"] = parts.find_dependencies(
+            values["depends_on"] = find_dependencies(
                 written, draft.cases.cases, paths, self.folder, folders
             )
         return CheckedSuite(**values)

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ci_evals.errors import Place, Problem
 from ci_evals.suite.yaml import Lines
@@ -14,6 +14,13 @@ Reading: TypeAlias = Generator[Problem, None, T]
 
 `case = yield from read_case(node)` passes the problems on; `collect` keeps them apart.
 """
+
+
+class Hint(NamedTuple):
+    """The text after `unknown key 'x'` in a message, and the keys that it suggests."""
+
+    text: str
+    keys: tuple[str, ...] = ()
 
 
 def collect(reading: Reading[T]) -> tuple[T, list[Problem]]:

@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from ci_evals import graders
 from ci_evals.errors import UsageError
 from ci_evals.format import number_of
 from ci_evals.graders.scoring import nested
@@ -114,13 +113,15 @@ def _tags_of(cases: Iterable[Case]) -> set[str]:
 
 def _is_measured(name: str, cases: Iterable[Case]) -> bool:
     """Return True if a grader of these cases counts for a metric, or expects its label."""
+    from ci_evals.graders.classify import Classify
+
     metric = read_metric(name)
     for case in cases:
         for expectation in nested(case.expect):
             if expectation.metric == name:
                 return True
             grader = expectation.grader
-            if metric is None or not isinstance(grader, graders.Classify):
+            if metric is None or not isinstance(grader, Classify):
                 continue
             if grader.task == metric.task and metric.label in (None, grader.label):
                 return True

@@ -5,18 +5,17 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from ci_evals import suite as parts
 from ci_evals.errors import Problem
 from ci_evals.format import closest, number_of
 from ci_evals.model.case import Case
 from ci_evals.model.fields import Interpolated, resolve
 from ci_evals.suite.keys import Loc, class_at, keys_of, places_of, required_keys
-from ci_evals.suite.nodes import Node, Reading, collect
+from ci_evals.suite.nodes import Hint, Node, Reading, collect
 
 T = TypeVar("T")
 
@@ -65,13 +64,6 @@ _CONSTRAINTS = {
     "string_too_long": "text of length <= {max_length}",
     "string_pattern_mismatch": "text that matches {pattern}",
 }
-
-
-class Hint(NamedTuple):
-    """The text after `unknown key 'x'` in a message, and the keys that it suggests."""
-
-    text: str
-    keys: tuple[str, ...] = ()
 
 
 def problems_of_cases(misfits: Iterable[tuple[Case, str, str]]) -> Iterator[Problem]:
@@ -132,7 +124,9 @@ def suggestion(noun: str, name: str, known: Iterable[str]) -> str:
 
 def _suggest(noun: str, name: str, known: Collection[str]) -> Hint:
     """Return a hint: the name here of what is another tool's, the closest name, or the known."""
-    translation = parts.translate_name(noun, name, known)
+    from ci_evals.suite.spellings import translate_name
+
+    translation = translate_name(noun, name, known)
     if translation is not None:
         return translation
     close = closest(name, known)
@@ -154,11 +148,13 @@ def _suggest_key(key: str, path: str, cls: type, missing: str | None = None) -> 
         cls: the type.
         missing: the only required key that is missing, which the key may be meant for.
     """
+    from ci_evals.suite.spellings import translate_name
+
     keys = keys_of(cls)
     meant = set(keys)
     if "cases" not in meant:
         meant -= _CHOICES
-    translation = parts.translate_name("key", key, meant)
+    translation = translate_name("key", key, meant)
     if translation is not None:
         return translation
     places = places_of(key, path, cls)

@@ -8,12 +8,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from ci_evals import providers
 from ci_evals.errors import Place, PluginError, Problem
 from ci_evals.model.fields import Secret
-from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.base import PROVIDERS, ProviderOptions
 from ci_evals.providers.pricing import price_problem
-from ci_evals.registry import PROVIDERS
 from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node, Reading, collect
@@ -236,10 +234,12 @@ class ProviderReader:
     def _read_object(self, node: Node) -> Reading[ProviderOptions | None]:
         options = node.value
         if not isinstance(options, ProviderOptions):
+            from ci_evals.providers.python import Function
+
             if not callable(options) and not callable(getattr(options, "answer", None)):
                 yield node.problem(f"{_EXPECTED}, got a {type(options).__name__}")
                 return None
-            options = providers.Function.of(options)
+            options = Function.of(options)
         for key in ("before", "after"):
             stages = getattr(options, key)
             if not isinstance(stages, list | tuple):
@@ -323,7 +323,9 @@ def stage_options(
             if name in known:
                 stages[name] = replace(known[name], before=(), after=())
             else:
-                stages[name] = providers.Python(name=name, target=name)
+                from ci_evals.providers.python import Python
+
+                stages[name] = Python(name=name, target=name)
     return stages
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ci_evals import graders
 from ci_evals.errors import Problem
 from ci_evals.format import closest, number_of
 from ci_evals.graders.scoring import leaves
@@ -42,6 +41,8 @@ def _critical_in_quarantine(suite: CheckedSuite) -> Iterator[Problem]:
 
 def _endless_latencies(suite: CheckedSuite) -> Iterator[Problem]:
     """Find bounds of the latency that no answer exceeds, as its call is ended before."""
+    from ci_evals.graders.limits import Latency
+
     longest_s = max(options.timeout_s or suite.timeout_s for options in suite.providers)
     found: dict[tuple[float, float], list[Case]] = {}
     for case in suite.cases:
@@ -50,7 +51,7 @@ def _endless_latencies(suite: CheckedSuite) -> Iterator[Problem]:
         timeout_s = case.timeout_s or longest_s
         for expectation in leaves(case.expect):
             grader = expectation.grader
-            if isinstance(grader, graders.Latency):
+            if isinstance(grader, Latency):
                 limit_s = max(grader.value or 0.0, grader.first_token or 0.0)
                 if limit_s > timeout_s:
                     found.setdefault((limit_s, timeout_s), []).append(case)

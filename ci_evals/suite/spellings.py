@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 
-from ci_evals.suite.problems import Hint
+from ci_evals.suite.nodes import Hint
 
 _RUBRIC = 'judge: "what a good answer does"'
 _EXPECTED = "expect: [{equals: …}]"

@@ -209,7 +209,7 @@ def test_the_address_and_key_variable_of_each_model_api_are_documented(kind: str
     (row,) = (
         row for row in rows(section("docs/providers.md", "Model APIs")) if row[0] == f"`{kind}`"
     )
-    assert f"`{cls(model='m').address}`" in row[1]  # type: ignore[call-arg]
+    assert f"`{cls(model='m').address}`" in row[1]
     assert f"`{cls.default_key_variable}`" in row[2] or cls.default_key_variable is None
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+from ci_evals import registry
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.format import number_of, one_line
 from ci_evals.model.response import MAX_TOKENS, Response, Step, Usage
 from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS, as_response, encode_json
-from ci_evals.registry import TRANSCRIPTS
+from ci_evals.registry import Registry
 
 MAX_EVENT_BYTES = 10 * 1024**2
 """Longer lines are left out: they are files or images, and take many times as much to decode."""
@@ -212,6 +213,10 @@ class TranscriptReader:
             return response
         cause.partial = response
         raise cause
+
+
+TRANSCRIPTS: Registry[type[TranscriptReader]] = registry.TRANSCRIPTS
+"""The formats by name; each loads when it is first used."""
 
 
 def _failure_of(

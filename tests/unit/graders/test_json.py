@@ -7,7 +7,7 @@ import pytest
 from factories import checked
 
 from ci_evals.graders import ContainsJson, IsJson, JsonPath, JsonSchema
-from ci_evals.graders.json import strip_fence
+from ci_evals.graders.json_text import strip_fence
 from ci_evals.model.request import Answer
 
 AnswerOf = Callable[..., Answer]
