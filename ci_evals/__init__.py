@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ci_evals.registry import lazy_attributes
+from ci_evals.registry import FUNCTIONS, lazy_attributes
 
 if TYPE_CHECKING:  # for editors and type checkers; at run time, names load when they are used
     from ci_evals.api import EvalCompleted as EvalCompleted
@@ -42,7 +42,6 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, names load when
     from ci_evals.release import __version__ as __version__
     from ci_evals.suite.types import CheckedSuite as CheckedSuite
     from ci_evals.suite.types import Suite as Suite
-    from ci_evals.tasks.folders import discover_tasks as discover_tasks
 
 _MODULES = {
     "__version__": "ci_evals.release",
@@ -76,7 +75,6 @@ _MODULES = {
     "Usage": "ci_evals.model.response",
     "UserTurn": "ci_evals.model.case",
     "check_suite": "ci_evals.api",
-    "discover_tasks": "ci_evals.tasks.folders",
     "evaluate": "ci_evals.api",
     "evaluate_events": "ci_evals.api",
     "evaluate_sync": "ci_evals.api",
@@ -85,5 +83,5 @@ _MODULES = {
     "provider": "ci_evals.providers.python",
 }
 
-__all__ = [*_MODULES]  # noqa: PLE0604  they are names
-__getattr__ = lazy_attributes(__name__, _MODULES)
+__all__ = [*_MODULES, *FUNCTIONS]  # noqa: PLE0604  they are names
+__getattr__ = lazy_attributes(__name__, {**_MODULES, **FUNCTIONS})

@@ -2,6 +2,8 @@
 
 Each name leads to the `module:attribute` that defines it, which is imported when it is first used.
 The registry knows strings alone: a kind has its type where its class is, as `graders.base.GRADERS`.
+Names of a folder of `plugins/` that is not there are left out, so that help, messages and the JSON
+Schema tell the truth.
 Other packages add names by entry points: see docs/plugins.md.
 """
 
@@ -9,12 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ci_evals.errors import PluginError, describe_exception
 
 T = TypeVar("T")
+
+_PLUGINS = Path(__file__).parent / "plugins"
 
 
 class Entry(NamedTuple):
@@ -29,6 +34,20 @@ class Entry(NamedTuple):
     file: str = ""
 
 
+def plugin_folder(target: str) -> Path | None:
+    """Return the folder of `plugins/` that a target is in; None if it is in the core."""
+    package, *parts = target.partition(":")[0].split(".")
+    if package != "ci_evals" or parts[0] != "plugins":
+        return None
+    return _PLUGINS / parts[1]
+
+
+def is_installed(target: str) -> bool:
+    """Return False for a target in a folder of `plugins/` that is not there."""
+    folder = plugin_folder(target)
+    return folder is None or folder.is_dir()
+
+
 class Registry(Mapping[str, T], Generic[T]):
     """The things of one kind by name. Iterating yields names; a lookup imports the thing once.
 
@@ -38,17 +57,27 @@ class Registry(Mapping[str, T], Generic[T]):
     Args:
         group: the group of entry points that other packages add to, such as `ci_evals.graders`.
         noun: what one thing is called in errors, such as `grader`.
-        own: our own entries.
+        listed: our own entries.
         base: the class, as `module:attribute`, that the things of other packages must be instances
             of, or subclasses of where they are classes themselves; empty for anything.
     """
 
-    def __init__(self, group: str, noun: str, own: Mapping[str, Entry], base: str = "") -> None:
+    def __init__(self, group: str, noun: str, listed: Mapping[str, Entry], base: str = "") -> None:
         self.group = group
         self.noun = noun
-        self.own = own
+        self._listed = listed
         self._base = base
         self._loaded: dict[str, T] = {}
+
+    @cached_property
+    def own(self) -> Mapping[str, Entry]:
+        """Our own entries that are installed."""
+        return {name: entry for name, entry in self._listed.items() if is_installed(entry.target)}
+
+    @property
+    def missing(self) -> Mapping[str, Entry]:
+        """Our own entries whose folder of `plugins/` is not there."""
+        return {name: entry for name, entry in self._listed.items() if name not in self.own}
 
     def __getitem__(self, name: str) -> T:
         """Return the thing of this name, imported on first use.
@@ -188,12 +217,12 @@ COMMANDS: Registry[Any] = Registry(
             "ci_evals.cli.init:init", "Write a suite and a workflow that fit the project.", "Suites"
         ),
         "import": Entry(
-            "ci_evals.importers.command:import_command",
+            "ci_evals.plugins.importers.command:import_command",
             "Turn the config or dataset of another tool into a suite.",
             "Suites",
         ),
         "case": Entry(
-            "ci_evals.importers.pinning:case", "Keep a run of a report as a case.", "Suites"
+            "ci_evals.plugins.importers.pinning:case", "Keep a run of a report as a case.", "Suites"
         ),
         "validate": Entry(
             "ci_evals.cli.validate:validate", "Check suites without calling anything.", "Suites"
@@ -240,7 +269,7 @@ COMMANDS: Registry[Any] = Registry(
             "ci_evals.cli.reports:explain", "Show everything about one CASE.", "Reports"
         ),
         "comment": Entry(
-            "ci_evals.github.command:comment",
+            "ci_evals.plugins.github.command:comment",
             "Post the comment on a pull request from a report.json.",
             "Reports",
         ),
@@ -373,8 +402,8 @@ PROVIDERS: Registry[Any] = Registry(
         ),
         "anthropic": Entry("ci_evals.providers.anthropic:Anthropic", "A Claude model."),
         "gemini": Entry("ci_evals.providers.gemini:Gemini", "A Gemini model."),
-        "bedrock": Entry("ci_evals.providers.bedrock:Bedrock", "A model of Amazon Bedrock."),
-        "vertex": Entry("ci_evals.providers.vertex:Vertex", "A model of Google's Vertex AI."),
+        "bedrock": Entry("ci_evals.plugins.clouds.bedrock:Bedrock", "A model of Amazon Bedrock."),
+        "vertex": Entry("ci_evals.plugins.clouds.vertex:Vertex", "A model of Google's Vertex AI."),
         "embeddings": Entry(
             "ci_evals.providers.openai:Embeddings",
             "OpenAI's embeddings, or any endpoint that speaks like them.",
@@ -384,7 +413,7 @@ PROVIDERS: Registry[Any] = Registry(
         "python": Entry("ci_evals.providers.python:Python", "A Python function."),
         "javascript": Entry("ci_evals.providers.javascript:JavaScript", "A JavaScript function."),
         "task": Entry(
-            "ci_evals.tasks.agent:TaskAgent",
+            "ci_evals.plugins.tasks.agent:TaskAgent",
             "A command that works on a fresh copy of a task folder.",
         ),
         "mock": Entry("ci_evals.providers.mock:Mock", "A table of answers; needs no model."),
@@ -397,24 +426,24 @@ TRANSCRIPTS: Registry[Any] = Registry(
     "transcript",
     {
         "claude-code": Entry(
-            "ci_evals.tasks.transcripts.claude_code:ClaudeCode",
+            "ci_evals.plugins.tasks.transcripts.claude_code:ClaudeCode",
             "claude -p --output-format stream-json --verbose",
         ),
-        "codex": Entry("ci_evals.tasks.transcripts.codex:Codex", "codex exec --json"),
+        "codex": Entry("ci_evals.plugins.tasks.transcripts.codex:Codex", "codex exec --json"),
         "gemini-cli": Entry(
-            "ci_evals.tasks.transcripts.gemini_cli:GeminiCli",
+            "ci_evals.plugins.tasks.transcripts.gemini_cli:GeminiCli",
             "gemini --output-format stream-json",
         ),
         "opencode": Entry(
-            "ci_evals.tasks.transcripts.opencode:OpenCode", "opencode run --format json"
+            "ci_evals.plugins.tasks.transcripts.opencode:OpenCode", "opencode run --format json"
         ),
     },
-    "ci_evals.tasks.transcripts.reader:TranscriptReader",
+    "ci_evals.plugins.tasks.transcripts.reader:TranscriptReader",
 )
 """What coding agents print about their work."""
 
 CASE_READERS = {
-    "tasks": "ci_evals.tasks.folders:read_task",
+    "tasks": "ci_evals.plugins.tasks.folders:read_task",
     ".xlsx": "ci_evals.suite.workbook:read_workbook",
 }
 """What reads files that few suites have, by the key of `cases` or the suffix of a file; for
@@ -426,7 +455,7 @@ EXECUTORS: Registry[Any] = Registry(
     "executor",
     {
         "local": Entry("ci_evals.suite.executor:Local", "This process."),
-        "ray": Entry("ci_evals.ray.options:Ray", "A Ray cluster."),
+        "ray": Entry("ci_evals.plugins.ray.options:Ray", "A Ray cluster."),
     },
     "ci_evals.suite.executor:ExecutorOptions",
 )
@@ -463,37 +492,41 @@ IMPORTERS: Registry[Any] = Registry(
     "ci_evals.importers",
     "importer",
     {
-        "promptfoo": Entry("ci_evals.importers.promptfoo", "promptfooconfig.yaml"),
-        "GitHub Models": Entry("ci_evals.importers.gh_models", "*.prompt.yml"),
-        "deepeval": Entry("ci_evals.importers.deepeval", "goldens as JSON or CSV"),
-        "Inspect": Entry("ci_evals.importers.inspect_ai", "samples as JSON Lines or CSV"),
-        "OpenAI Evals": Entry("ci_evals.importers.openai_evals", "a registry's YAML"),
-        "pydantic-evals": Entry("ci_evals.importers.pydantic_evals", "a data set's YAML"),
-        "promptopus": Entry("ci_evals.importers.promptopus", "a suite's YAML"),
-        "ag2": Entry("ci_evals.importers.ag2", "tasks as JSON Lines"),
+        "promptfoo": Entry("ci_evals.plugins.importers.promptfoo", "promptfooconfig.yaml"),
+        "GitHub Models": Entry("ci_evals.plugins.importers.gh_models", "*.prompt.yml"),
+        "deepeval": Entry("ci_evals.plugins.importers.deepeval", "goldens as JSON or CSV"),
+        "Inspect": Entry("ci_evals.plugins.importers.inspect_ai", "samples as JSON Lines or CSV"),
+        "OpenAI Evals": Entry("ci_evals.plugins.importers.openai_evals", "a registry's YAML"),
+        "pydantic-evals": Entry("ci_evals.plugins.importers.pydantic_evals", "a data set's YAML"),
+        "promptopus": Entry("ci_evals.plugins.importers.promptopus", "a suite's YAML"),
+        "ag2": Entry("ci_evals.plugins.importers.ag2", "tasks as JSON Lines"),
         "traces": Entry(
-            "ci_evals.importers.traces",
+            "ci_evals.plugins.importers.traces",
             "OTLP JSON, and exports of Phoenix, Langfuse and LangSmith",
         ),
     },
 )
 
 IMPORTING = {
-    "translate": "ci_evals.importers:translate_config",
-    "import": "ci_evals.importers:import_suite",
-    "write": "ci_evals.importers:suite_text",
+    "translate": "ci_evals.plugins.importers:translate_config",
+    "import": "ci_evals.plugins.importers:import_suite",
+    "write": "ci_evals.plugins.importers:suite_text",
 }
 """What the core asks of the importers' folder, which it does not know; for `resolve_name`."""
+
+FUNCTIONS = {"discover_tasks": "ci_evals.plugins.tasks.folders"}
+"""The functions of plug-ins that `ci_evals` has under their names, and the module of each."""
 
 HOSTS: Registry[Any] = Registry(
     "ci_evals.hosts",
     "host",
     {
         "GITHUB_ACTIONS": Entry(
-            "ci_evals.github.host:GitHubActions", "GitHub Actions: log, summary, comment, baseline."
+            "ci_evals.plugins.github.host:GitHubActions",
+            "GitHub Actions: log, summary, comment, baseline.",
         ),
         "GITLAB_CI": Entry(
-            "ci_evals.gitlab.host:GitLabCI", "GitLab CI: log, note, code quality, baseline."
+            "ci_evals.plugins.gitlab.host:GitLabCI", "GitLab CI: log, note, code quality, baseline."
         ),
     },
     "ci_evals.hosts:Host",
@@ -510,6 +543,14 @@ def find_host(environ: Mapping[str, str]) -> Any:
     for variable in names:
         if environ.get(variable) == "true":
             return HOSTS[variable](environ)
+    return None
+
+
+def missing_host(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of the plug-in for the CI system that a process runs in, if it lacks."""
+    for variable, entry in HOSTS.missing.items():
+        if environ.get(variable) == "true":
+            return plugin_folder(entry.target)
     return None
 
 

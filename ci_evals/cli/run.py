@@ -39,7 +39,7 @@ from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import CellKey, Shard
 from ci_evals.model.report import Checkout, SuiteReport
 from ci_evals.redaction import Redactor, sensitive_values
-from ci_evals.registry import FORMATS, find_host
+from ci_evals.registry import FORMATS, find_host, missing_host
 from ci_evals.reports import report_json, terminal
 from ci_evals.reports.files import remove_reports, write_reports
 from ci_evals.reports.findings import findings
@@ -96,6 +96,11 @@ def run_and_report(
     """
     suite = invocation.suite
     host = _host(console)
+    if lacking := missing_host(console.environ):
+        console.warn(
+            f"nothing is posted and no baseline is found: this CI system needs {lacking},"
+            " which is missing"
+        )
     out = suite.out.absolute()  # code under test may change the folder
     job = host.start(suite, posting, console, console.log)
     leave_note(posting_of(posting, invocation.shard).note(suite.name))

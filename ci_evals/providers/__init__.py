@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from ci_evals.providers.base import ProviderOptions as ProviderOptions
     from ci_evals.providers.base import Serve as Serve
     from ci_evals.providers.base import TokenCommand as TokenCommand
-    from ci_evals.providers.bedrock import Bedrock as Bedrock
     from ci_evals.providers.command import Command as Command
     from ci_evals.providers.gemini import Gemini as Gemini
     from ci_evals.providers.http import Http as Http
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from ci_evals.providers.openai import OpenAI as OpenAI
     from ci_evals.providers.python import Python as Python
     from ci_evals.providers.python import provider as provider
-    from ci_evals.providers.vertex import Vertex as Vertex
-    from ci_evals.tasks.agent import TaskAgent as TaskAgent
 
 _MODULES = {
     "McpServer": "ci_evals.providers.base",

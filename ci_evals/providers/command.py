@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from ci_evals.errors import ProviderError
 from ci_evals.format import describe_status
@@ -75,6 +75,21 @@ class ProgramOptions(ProviderOptions):
         elif problem := TRANSCRIPTS.problem(name):
             found.append(f"transcript: {problem}")
         return found
+
+
+class Transcript(Protocol):
+    """The format in which a coding agent prints its work."""
+
+    def answer(self, data: bytes, failure: ProviderError | None = None) -> Response:
+        """Return the answer in what an agent printed.
+
+        Args:
+            data: what it printed.
+            failure: why its program did not end well; None if it did.
+
+        Raises:
+            ProviderError: there is no answer.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +184,7 @@ class _Program:
             raise ProviderError("crash", text) from error
         failure = _failure(ended, request.timeout_s)
         if self._transcript is not None:
-            reader = TRANSCRIPTS[self._transcript]
+            reader: Transcript = TRANSCRIPTS[self._transcript]
             return await asyncio.to_thread(reader.answer, ended.stdout, failure)
         if failure is not None:
             raise failure

@@ -12,6 +12,7 @@ from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values, sensitive_variables
+from ci_evals.registry import IMPORTING, is_installed
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.checks import CHECKS, check_size
 from ci_evals.suite.draft import Draft
@@ -171,7 +172,7 @@ def _read_config(path: Path) -> tuple[Node, list[Problem], str]:
         text = "expected a mapping with the keys `providers` and `cases`"
         raise ConfigError([*problems, Problem(file, 1, "", text)])
     node = Node(value, lines, file)
-    if _is_ours(value):
+    if _is_ours(value) or not is_installed(IMPORTING["translate"]):
         return node, problems, ""
     from ci_evals.suite.foreign import translate
 

@@ -405,7 +405,7 @@ async def test_an_agent_that_the_setup_installs_need_not_be_there_before(tmp_pat
 
 OTHER_FORMAT = """\
 from ci_evals.model.response import Step
-from ci_evals.tasks.transcripts.reader import TranscriptReader
+from ci_evals.plugins.tasks.transcripts.reader import TranscriptReader
 
 
 class Acme(TranscriptReader):

@@ -17,9 +17,9 @@ from processes import ci_evals as command
 from pulls import HEAD, NUMBER, open_pull, sections
 from pulls import comments as posted
 
-from ci_evals.github.comment import post_progress
-from ci_evals.github.context import read_context
-from ci_evals.hosts.archives import FORK_LIMITS
+from ci_evals.plugins.ci.archives import FORK_LIMITS
+from ci_evals.plugins.github.comment import post_progress
+from ci_evals.plugins.github.context import read_context
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import Summary
 

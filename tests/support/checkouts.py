@@ -8,8 +8,8 @@ from suites import write_suite
 
 RESULTS = "ci-evals-results"
 SETTLED = {
-    "ci_evals.hosts.comment.SETTLE_S": 0.05,
-    "ci_evals.hosts.comment.WRITE_SPACING_S": 0.05,
+    "ci_evals.plugins.ci.comment.SETTLE_S": 0.05,
+    "ci_evals.plugins.ci.comment.WRITE_SPACING_S": 0.05,
 }
 """The waits of a job that writes its comment alone."""
 CASES = ("capital", "river", "mountain", "poem")

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 
 from ci_evals.gate.compare import NoComparison
-from ci_evals.hosts.comment_body import Section, SectionId, Stamp, compose
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
+from ci_evals.plugins.ci.comment_body import Section, SectionId, Stamp, compose
 from ci_evals.reports.markdown import Links, comment_document
 from ci_evals.reports.summary import Summary, summarize
 

@@ -46,7 +46,7 @@ class Project(Checkout):
         self.fake = fake
         self.constants: Mapping[str, float] = {
             **SETTLED,
-            "ci_evals.hosts.requests._FIRST_RETRY_S": 0.01,
+            "ci_evals.plugins.ci.requests._FIRST_RETRY_S": 0.01,
         }
 
     async def push(self, sha: str, *arguments: str, before: str = "0" * 40, **changes: str) -> Job:

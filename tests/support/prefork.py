@@ -18,7 +18,7 @@ from typing import IO, NamedTuple, NoReturn
 SUPPORTED = hasattr(os, "fork") and sys.platform != "darwin"
 
 Constants = Mapping[str, float]
-"""Waiting times by their place, as in `{"ci_evals.hosts.comment.SETTLE_S": 0.1}`."""
+"""Waiting times by their place, as in `{"ci_evals.plugins.ci.comment.SETTLE_S": 0.1}`."""
 
 
 class Child(NamedTuple):

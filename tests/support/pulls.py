@@ -5,9 +5,9 @@ from collections.abc import Callable
 from fakes.github import TOKEN, FakeGitHub
 from fakes.github_state import REPOSITORY, StoredComment, StoredPull
 
-from ci_evals.github.context import Context
-from ci_evals.hosts.comment_body import Contribution, Section, SectionId, Stamp, parse
 from ci_evals.model.fields import Secret
+from ci_evals.plugins.ci.comment_body import Contribution, Section, SectionId, Stamp, parse
+from ci_evals.plugins.github.context import Context
 
 NUMBER = 7
 HEAD = "a" * 40

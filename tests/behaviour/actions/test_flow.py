@@ -208,7 +208,7 @@ async def test_two_jobs_at_once_end_in_one_comment_with_both_sections(
     repository.suite()
     run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
     names = ("ci-evals-search", "ci-evals-support")
-    repository.constants = {"ci_evals.hosts.comment.SETTLE_S": 1.0}
+    repository.constants = {"ci_evals.plugins.ci.comment.SETTLE_S": 1.0}
     jobs = await asyncio.gather(
         *(repository.pull_request(RED, run=run, CI_EVALS_ARTIFACT=name) for name in names)
     )
@@ -1354,7 +1354,7 @@ async def test_a_baseline_that_cannot_be_looked_up_stands_in_the_headline(
 ) -> None:
     await main_run(repository)
     open_pull(fake, head_sha=RED, base_sha=BASE)
-    repository.constants = {**SETTLED, "ci_evals.github.baseline.PATIENCE_S": 0.0}
+    repository.constants = {**SETTLED, "ci_evals.plugins.github.baseline.PATIENCE_S": 0.0}
     fake.fails(Fault(lambda _method, path: path.endswith("/actions/artifacts"), status))
     job = await repository.pull_request(RED)
     assert (job.ended.code, job.outputs["verdict"]) == (0, "borderline")

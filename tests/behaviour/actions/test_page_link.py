@@ -13,7 +13,7 @@ from jobs import Job, Repository
 from processes import ci_evals
 from pulls import comments, open_pull
 
-from ci_evals.hosts.comment_body import parse
+from ci_evals.plugins.ci.comment_body import parse
 
 BASE, OLDER, RED = "b" * 40, "a" * 40, "c" * 40
 PAGE = "ci-evals-results.geography.html"

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from ci_evals.gitlab.quality import FILE
+from ci_evals.plugins.gitlab.quality import FILE
 from ci_evals.registry import FORMATS
 from ci_evals.suite.types import RESULTS
 

@@ -6,7 +6,7 @@ import pytest
 from fakes.github import FakeGitHub, github
 from pulls import context_of
 
-from ci_evals.github.api import GitHub, connect
+from ci_evals.plugins.github.api import GitHub, connect
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from pulls import HEAD
 from pydantic import TypeAdapter
 
 from ci_evals.errors import HostError, StorageError
-from ci_evals.github.api import GitHub
-from ci_evals.github.artifacts import (
+from ci_evals.plugins.ci.archives import FORK_LIMITS, OWN_LIMITS, ArchiveLimits, unpack
+from ci_evals.plugins.github.api import GitHub
+from ci_evals.plugins.github.artifacts import (
     Artifact,
     artifacts_of_run,
     fetch,
 )
-from ci_evals.hosts.archives import FORK_LIMITS, OWN_LIMITS, ArchiveLimits, unpack
 
 NAMES = ("report.json", "results.jsonl")
 

@@ -11,10 +11,10 @@ from fakes.virtual_time import VirtualTime
 from pulls import BOT, HEAD, NUMBER, comments, context_of, from_renderer, open_pull, says, sections
 
 from ci_evals.errors import HostError
-from ci_evals.github.api import GitHub, WorkflowRun, connect
-from ci_evals.github.comment import pull_requests_of, put_section
-from ci_evals.hosts.comment import CommentOutcome
-from ci_evals.hosts.comment_body import MAX_BYTES, Contribution, parse
+from ci_evals.plugins.ci.comment import CommentOutcome
+from ci_evals.plugins.ci.comment_body import MAX_BYTES, Contribution, parse
+from ci_evals.plugins.github.api import GitHub, WorkflowRun, connect
+from ci_evals.plugins.github.comment import pull_requests_of, put_section
 
 ROUNDS = 20
 

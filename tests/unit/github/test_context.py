@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_evals.github.context import Context, in_actions, read_context
+from ci_evals.plugins.github.context import Context, in_actions, read_context
 
 PULL = {
     "number": 7,

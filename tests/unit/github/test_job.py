@@ -10,17 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.errors import StorageError
-from ci_evals.github.log import (
+from ci_evals.model.case import Variant
+from ci_evals.model.result import Result, RunError
+from ci_evals.plugins.ci.annotations import Annotation, annotations
+from ci_evals.plugins.github.log import (
     MAX_MESSAGE,
     MAX_PER_LEVEL,
     JobLog,
     annotation_commands,
     command,
 )
-from ci_evals.github.step_files import MAX_SUMMARY_BYTES, append_summary, outputs, write_outputs
-from ci_evals.hosts.annotations import Annotation, annotations
-from ci_evals.model.case import Variant
-from ci_evals.model.result import Result, RunError
+from ci_evals.plugins.github.step_files import (
+    MAX_SUMMARY_BYTES,
+    append_summary,
+    outputs,
+    write_outputs,
+)
 from ci_evals.reports.summary import summarize
 
 # What the runner obeys in a log.

@@ -7,9 +7,9 @@ import pytest
 from fakes.http_server import FakeServer, Scripted, serving
 
 from ci_evals.errors import HostError
-from ci_evals.gitlab.api import connect
-from ci_evals.gitlab.context import GitLabContext
 from ci_evals.model.fields import Secret
+from ci_evals.plugins.gitlab.api import connect
+from ci_evals.plugins.gitlab.context import GitLabContext
 
 TOKEN = "glpat-0123456789abcdefghij"
 

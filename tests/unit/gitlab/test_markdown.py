@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_evals.gitlab.markdown import inert
-from ci_evals.hosts.comment_body import Section, SectionId, Stamp, compose, parse
+from ci_evals.plugins.ci.comment_body import Section, SectionId, Stamp, compose, parse
+from ci_evals.plugins.gitlab.markdown import inert
 from ci_evals.reports.markdown import code, fence, fill, plain
 
 REFERENCES = (

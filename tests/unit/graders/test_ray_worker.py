@@ -9,7 +9,7 @@ import pytest
 from ci_evals.graders.python import PythonGrader
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.ray import worker
+from ci_evals.plugins.ray import worker
 from ci_evals.user_code import CodeFolders
 
 SOURCE = """

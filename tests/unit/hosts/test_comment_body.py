@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulls import says
 
-from ci_evals.hosts.comment_body import (
+from ci_evals.plugins.ci.comment_body import (
     MAX_BYTES,
     Section,
     SectionId,

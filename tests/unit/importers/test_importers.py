@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.errors import ConfigError
-from ci_evals.importers import import_suite, suite_text, translate
-from ci_evals.importers.draft import SuiteDraft
-from ci_evals.importers.source import Source
-from ci_evals.importers.writing import YamlComment, write_yaml
+from ci_evals.plugins.importers import import_suite, suite_text, translate
+from ci_evals.plugins.importers.draft import SuiteDraft
+from ci_evals.plugins.importers.source import Source
+from ci_evals.plugins.importers.writing import YamlComment, write_yaml
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines, parse
 

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from ci_evals.importers.traces import import_traces
+from ci_evals.plugins.importers.traces import import_traces
 from ci_evals.redaction import Redactor
 
 FEW_CALLS = 250

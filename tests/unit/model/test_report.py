@@ -9,9 +9,9 @@ import pytest
 from factories import STARTED_AT, baseline_of, report_of
 from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
-from ci_evals.github.step_files import outputs
 from ci_evals.model.report import Spent, Unpriced
 from ci_evals.model.result import Judging, Result
+from ci_evals.plugins.github.step_files import outputs
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Note, summarize

@@ -12,8 +12,8 @@ from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.model.fields import Secret
 from ci_evals.model.request import ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
+from ci_evals.plugins.clouds.bedrock import Bedrock
 from ci_evals.providers.base import NativeMessage, ToolRequest, ToolResult
-from ci_evals.providers.bedrock import Bedrock
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.mock_apis import Converse
 from ci_evals.providers.mock_server import run_server

@@ -13,13 +13,13 @@ from yarl import URL
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.model.fields import Secret
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
-from ci_evals.providers.google import GoogleCredentials
+from ci_evals.plugins.clouds.google import GoogleCredentials
+from ci_evals.plugins.clouds.vertex import Vertex
 from ci_evals.providers.http_client import HttpClient
 from ci_evals.providers.http_messages import Call
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.mock_server import run_server
 from ci_evals.providers.pricing import has_price
-from ci_evals.providers.vertex import Vertex
 
 HELLO: dict[str, Any] = {
     "candidates": [

@@ -13,10 +13,10 @@ from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.gate.compare import Comparison
-from ci_evals.hosts.annotations import annotations
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
+from ci_evals.plugins.ci.annotations import annotations
 from ci_evals.reports.findings import Findings, findings
 from ci_evals.reports.groups import join_sentence, matrix_changes
 from ci_evals.reports.notes import outcome

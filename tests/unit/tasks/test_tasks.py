@@ -31,7 +31,7 @@ VERIFIER = 'cat answer.txt > "$LOGS_DIR/verifier/reward.txt"\n'
 AGENT = ["sh", "-c", "cat > answer.txt; echo done"]
 OWN_SANDBOX = """\
 from contextlib import asynccontextmanager
-from ci_evals.tasks.sandboxes import folder_sandbox
+from ci_evals.plugins.tasks.sandboxes import folder_sandbox
 
 seen = []
 

@@ -8,12 +8,12 @@ import pytest
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.response import Response, Step, Usage
-from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS
-from ci_evals.tasks.transcripts.reader import (
+from ci_evals.plugins.tasks.transcripts.reader import (
     MAX_CHARACTERS,
     MAX_EVENT_BYTES,
     TRANSCRIPTS,
 )
+from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS
 
 RECORDED = Path(__file__).parents[2] / "data" / "transcripts"
 FORMATS = ["claude-code", "codex", "gemini-cli", "opencode"]

@@ -1,0 +1,1 @@
+"""What CI systems share: the comment, the choice of a baseline, archives and requests."""

@@ -1,0 +1,306 @@
+"""The results of the base branch and of earlier attempts, found among GitHub's artifacts."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from ci_evals.engine.journal import JOURNAL, journals_of
+from ci_evals.errors import HostError, StorageError
+from ci_evals.format import name_of
+from ci_evals.gate.compare import NoComparison
+from ci_evals.hosts import (
+    ArtifactNames,
+    BaselineChoice,
+    Previous,
+)
+from ci_evals.plugins.ci.baseline import (
+    PATIENCE_S,
+    BaseBranch,
+    BaseReport,
+    Candidate,
+    Download,
+    NotFound,
+    find_base_report,
+    previous_of,
+)
+from ci_evals.plugins.github.api import GitHub, WorkflowRun, connect
+from ci_evals.plugins.github.artifacts import (
+    MAX_LISTED,
+    Artifact,
+    ArtifactOrigin,
+    artifacts_of_run,
+    fetch,
+)
+from ci_evals.plugins.github.context import Context
+from ci_evals.suite.types import CheckedSuite
+
+MAX_COMMITS: Final = 50
+MAX_CHANGED: Final = 300  # files that GitHub lists of a comparison
+
+# Runs of other events can have the base branch as theirs while they evaluate a pull request.
+_TRUSTED_EVENTS = frozenset(("push", "schedule", "workflow_dispatch"))
+
+
+def find_earlier(
+    choice: BaselineChoice,
+    suite: CheckedSuite,
+    context: Context,
+    artifacts: ArtifactNames,
+    folder: Path,
+) -> Previous:
+    """Look for the base branch's report and for the journals of earlier attempts of this run.
+
+    Problems with GitHub become warnings.
+
+    Args:
+        choice: what to compare with.
+        suite: the suite that is run.
+        context: the job.
+        artifacts: where to look.
+        folder: where artifacts are unpacked.
+    """
+    previous = Previous()
+    search = search_for(context, artifacts.base)
+    if choice == "auto" and search:
+        work = _find_base(context, search, suite, artifacts.suites, folder / "base")
+        previous = asyncio.run(work)
+    elif choice == "auto" and context.problem:
+        previous = Previous(NoComparison(context.problem, expected=True))
+    if context.attempt > 1 and artifacts.attempts:
+        search_journals = _find_journals(
+            context, artifacts.attempts, suite.name, folder / "attempts"
+        )
+        try:
+            journals = asyncio.run(search_journals)
+        except (HostError, StorageError) as error:
+            warning = f"attempt {context.attempt} starts from scratch: {error}"
+            return replace(previous, warnings=(*previous.warnings, warning))
+        previous = replace(previous, journals=journals)
+    return previous
+
+
+async def _find_base(
+    context: Context,
+    search: "Search",
+    suite: CheckedSuite,
+    suites: Sequence[CheckedSuite],
+    folder: Path,
+) -> Previous:
+    """Find the report and the journal of the base branch."""
+    names = [each.name for each in suites]
+    found: BaseReport | NotFound
+    try:
+        async with connect(context, patience_s=PATIENCE_S) as github:
+            branch = GitHubBranch(github, search)
+            found = await find_base_report(branch, suite.name, folder, names)
+    except (HostError, StorageError) as error:
+        reason = str(error)
+        if context.token and isinstance(error, HostError) and error.kind == "forbidden":
+            reason += " (reading artifacts needs `actions: read`)"
+        found = NotFound(reason, expected=True, failed=True)
+    return previous_of(found, search.base_ref, suite, suites)
+
+
+async def _find_journals(
+    context: Context, artifact: str, suite: str, folder: Path
+) -> tuple[Path, ...]:
+    """Return the journals of a suite that earlier attempts of this workflow run have left."""
+    async with connect(context, patience_s=PATIENCE_S) as github:
+        newest, *_ = await artifacts_of_run(github, context.run_id or 0, artifact)
+        files = await fetch(github, newest, folder, (JOURNAL,))
+        journals = journals_of(files, suite)
+    if not journals:
+        raise HostError("missing", f"{artifact} has no {JOURNAL}")
+    return journals
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The report of the base branch to look for.
+
+    Attributes:
+        artifact: the exact name of its artifact.
+        base_ref: the branch whose runs are trusted.
+        base_sha: the base of a pull request or merge group, or the commit before a push.
+        head_sha: the head of the pull request, to find the merge base; None to start at `base_sha`
+            itself.
+        head_ref: the branch of the pull request.
+    """
+
+    artifact: str
+    base_ref: str
+    base_sha: str | None
+    head_sha: str | None = None
+    head_ref: str | None = None
+
+
+def search_for(context: Context, artifact: str) -> Search | None:
+    """Return the report that an event is compared with; None for no comparison.
+
+    Pull requests and merge groups are compared with their base, a push to the default branch with
+    the commit before it, a scheduled or dispatched run of that branch with its newest report.
+    """
+    event = context.event
+    branch = context.branch
+    if event == "pull_request" and context.base_ref:
+        head_ref = context.pull_request.head.ref if context.pull_request else None
+        return Search(artifact, context.base_ref, context.base_sha, context.sha, head_ref)
+    if event == "merge_group" and context.base_ref:
+        return Search(artifact, context.base_ref, context.base_sha)
+    if event == "push" and branch and context.on_default_branch:
+        return Search(artifact, branch, context.base_sha)
+    # GitHub schedules the default branch only, and the event need not name it.
+    if event == "schedule" and branch:
+        return Search(artifact, branch, None)
+    if event == "workflow_dispatch" and branch and context.on_default_branch:
+        return Search(artifact, branch, None)
+    return None
+
+
+class _Source(NamedTuple):
+    artifact: Artifact
+    run: ArtifactOrigin
+
+
+class GitHubBranch(BaseBranch[_Source]):
+    """The base branch on GitHub.
+
+    Args:
+        github: with a token that has `actions: read`.
+        search: what to look for.
+    """
+
+    def __init__(self, github: GitHub, search: Search) -> None:
+        self.name = search.base_ref
+        self.start = "its base"
+        if search.head_sha:
+            self.start = "the merge base"
+        self._github = github
+        self._search = search
+
+    async def candidates(self) -> Sequence[Candidate[_Source]] | NotFound:
+        return await _list_candidates(self._github, self._search)
+
+    async def history(self) -> Sequence[str]:
+        return await _history(self._github, self._search)
+
+    async def download(
+        self, source: _Source, folder: Path, names: Collection[str]
+    ) -> Download | str:
+        run = await self._github.get(f"actions/runs/{source.run.id}", WorkflowRun)
+        if run.status != "completed":
+            return "it has not ended"
+        if run.event not in _TRUSTED_EVENTS:
+            return f"it ran on {run.event}"
+        files = await fetch(self._github, source.artifact, folder, names)
+        return Download(files, run.html_url)
+
+    async def has_commit(self, sha: str) -> bool:
+        path = f"compare/{sha}...{quote(self.name, safe='')}"
+        try:
+            comparison = await self._github.get(path, _CommitComparison, per_page=1)
+        except HostError as error:
+            if error.kind == "missing":  # nobody knows the commit, or it has nothing in common
+                return False
+            raise
+        return comparison.merge_base_commit.sha == sha
+
+
+async def _list_candidates(
+    github: GitHub, search: Search
+) -> Sequence[Candidate[_Source]] | NotFound:
+    """Return the artifacts of the base branch's own runs, newest first."""
+    name = search.artifact
+    branch = name_of(search.base_ref)
+    artifacts = await github.list(
+        "actions/artifacts", Artifact, key="artifacts", limit=MAX_LISTED, name=name
+    )
+    trusted = []
+    for artifact in sorted(artifacts, key=lambda artifact: artifact.id, reverse=True):
+        run = artifact.workflow_run
+        if run is None or run.head_branch != search.base_ref:
+            continue
+        if run.head_repository_id == run.repository_id:  # a fork may have a branch of that name
+            source = _Source(artifact, run)
+            trusted.append(Candidate(source, f"run {run.id}", run.head_sha))
+    candidates = [each for each in trusted if not each.source.artifact.expired]
+    if candidates:
+        return candidates
+    if trusted:
+        return NotFound(f"every artifact {name!r} of {branch} has expired", expected=True)
+    if artifacts:
+        reason = f"no run of {branch} itself has left an artifact {name!r}"
+        if len(artifacts) == MAX_LISTED:
+            reason += f" among the last {MAX_LISTED:,}"
+        return NotFound(reason, expected=_is_not_the_first(artifacts, search))
+    reason = f"there is no artifact {name!r} yet; the first run on {branch} makes one"
+    return NotFound(reason, expected=False)
+
+
+def _is_not_the_first(artifacts: Iterable[Artifact], search: Search) -> bool:
+    """Return True if other pull requests have left artifacts before this one."""
+    if search.head_ref is None:
+        return False
+    branches = {each.workflow_run.head_branch for each in artifacts if each.workflow_run}
+    return not branches <= {search.head_ref}
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedFile:
+    filename: str
+    previous_filename: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _CommitComparison:
+    merge_base_commit: _Commit
+    files: tuple[_ChangedFile, ...] = ()
+
+
+async def changed_files(github: GitHub, base_sha: str, head_sha: str) -> tuple[str, ...] | None:
+    """Return the files changed since the merge base; None if there are too many.
+
+    A renamed file is there by both names.
+
+    Raises:
+        HostError: GitHub cannot be reached, refuses, or does not know the commits.
+    """
+    path = f"compare/{base_sha}...{head_sha}"
+    comparison = await github.get(path, _CommitComparison, per_page=1)
+    if len(comparison.files) >= MAX_CHANGED:
+        return None
+    names = []
+    for file in comparison.files:
+        names.append(file.filename)
+        if file.previous_filename:
+            names.append(file.previous_filename)
+    return tuple(names)
+
+
+async def _history(github: GitHub, search: Search) -> list[str]:
+    """Return the merge base and the commits before it, the nearest first.
+
+    The history is empty if GitHub does not know the commits.
+    """
+    try:
+        start = search.base_sha
+        if start and search.head_sha:
+            path = f"compare/{start}...{search.head_sha}"
+            comparison = await github.get(path, _CommitComparison, per_page=1)
+            start = comparison.merge_base_commit.sha
+        if not start:
+            return []
+        commits = await github.list("commits", _Commit, limit=MAX_COMMITS, sha=start)
+    except HostError as error:
+        if error.kind in ("rate_limited", "unreachable"):
+            raise
+        return []  # the branch was rewritten: its newest report is still there
+    return [commit.sha for commit in commits]

@@ -1,0 +1,322 @@
+"""The results of the target branch and of retried jobs, found among the artifacts of jobs."""
+
+import asyncio
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from ci_evals.engine.journal import JOURNAL, journals_of
+from ci_evals.errors import HostError, StorageError
+from ci_evals.hosts import ArtifactNames, BaselineChoice, Previous
+from ci_evals.plugins.ci.archives import OWN_LIMITS, unpack
+from ci_evals.plugins.ci.baseline import (
+    PATIENCE_S,
+    BaseBranch,
+    BaseReport,
+    Candidate,
+    Download,
+    NotFound,
+    find_base_report,
+    previous_of,
+)
+from ci_evals.plugins.gitlab.api import GitLab, connect
+from ci_evals.plugins.gitlab.context import TRUSTED_SOURCES, GitLabContext
+from ci_evals.suite.types import CheckedSuite
+
+MAX_COMMITS: Final = 50
+MAX_PIPELINES: Final = 50
+MAX_JOBS: Final = 1_000  # of one pipeline
+MAX_CHANGED: Final = 1_000  # files of a merge request
+
+_ADVICE = "reading artifacts needs a project access token with the scope `read_api` in GITLAB_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipeline:
+    """A pipeline. `source` is what started it."""
+
+    id: int
+    sha: str
+    source: str
+    web_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    filename: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job. `tag` is True in a pipeline for a tag, which may have the name of a branch."""
+
+    id: int
+    name: str
+    tag: bool
+    artifacts_file: _File | None = None
+    artifacts_expire_at: datetime | None = None
+
+    @property
+    def has_expired(self) -> bool:
+        """Return True if artifacts have expired, although GitLab may have kept the newest ones."""
+        return self.artifacts_expire_at is not None and self.artifacts_expire_at < datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedFile:
+    old_path: str
+    new_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The report of the base branch to look for.
+
+    Attributes:
+        job: the name of the job that leaves it.
+        branch: the branch whose pipelines are trusted.
+        base_sha: the merge base, or the commit before a push; None for the newest report.
+        start: what `base_sha` is, in words.
+    """
+
+    job: str
+    branch: str
+    base_sha: str | None
+    start: str
+
+
+def _search_for(context: GitLabContext) -> _Search | None:
+    """Return the report that a pipeline is compared with; None for no comparison.
+
+    Merge requests are compared with the branch that they are to be merged into, a push to the
+    default branch with the commit before it, any other pipeline of that branch with its newest
+    report.
+    """
+    merge_request = context.merge_request
+    if merge_request is not None and merge_request.target_branch:
+        branch = merge_request.target_branch
+        return _Search(context.job_name, branch, merge_request.base_sha, "the merge base")
+    if context.branch and context.makes_baselines:
+        return _Search(context.job_name, context.branch, context.before_sha, "its base")
+    return None
+
+
+def find_earlier(
+    choice: BaselineChoice,
+    suite: CheckedSuite,
+    context: GitLabContext,
+    artifacts: ArtifactNames,
+    folder: Path,
+) -> Previous:
+    """Look for the base branch's report and for the journals of earlier attempts of this job.
+
+    Problems with GitLab become warnings.
+
+    Args:
+        choice: what to compare with.
+        suite: the suite that is run.
+        context: the job.
+        artifacts: where to look.
+        folder: where artifacts are unpacked.
+    """
+    previous = Previous()
+    search = _search_for(context)
+    if choice == "auto" and search:
+        previous = asyncio.run(
+            _find_base(context, search, suite, artifacts.suites, folder / "base")
+        )
+    # Only an access token can list jobs.
+    if artifacts.attempts and context.token and not context.runs_in_fork:
+        try:
+            journals = asyncio.run(_find_journals(context, suite.name, folder / "attempts"))
+        except (HostError, StorageError) as error:
+            warning = f"earlier attempts of this job cannot be read: {error}"
+            return replace(previous, warnings=(*previous.warnings, warning))
+        previous = replace(previous, journals=journals)
+    return previous
+
+
+async def _find_base(
+    context: GitLabContext,
+    search: _Search,
+    suite: CheckedSuite,
+    suites: Sequence[CheckedSuite],
+    folder: Path,
+) -> Previous:
+    """Find the report and the journal of the base branch."""
+    names = [each.name for each in suites]
+    found: BaseReport | NotFound
+    try:
+        async with connect(context, context.target_project_id, patience_s=PATIENCE_S) as gitlab:
+            if context.token is None:
+                branch = LastGreenPipeline(gitlab, search, context.project_url)
+                found = await find_base_report(branch, suite.name, folder, names)
+            else:
+                pipelines = Pipelines(gitlab, search)
+                found = await find_base_report(pipelines, suite.name, folder, names)
+    except (HostError, StorageError) as error:
+        reason = str(error)
+        if isinstance(error, HostError) and error.kind == "forbidden":
+            reason += f" ({_ADVICE})"
+        found = NotFound(reason, expected=True, failed=True)
+    return previous_of(found, search.branch, suite, suites)
+
+
+async def _find_journals(context: GitLabContext, suite: str, folder: Path) -> tuple[Path, ...]:
+    """Return the journals of a suite that earlier attempts of this job have left, if any."""
+    async with connect(context, context.project_id, patience_s=PATIENCE_S) as gitlab:
+        jobs = await _jobs(gitlab, context.pipeline_id, context.job_name, include_retried="true")
+        for job in jobs:
+            if job.id < context.job_id and job.artifacts_file:
+                return journals_of(await _fetch(gitlab, _path(job), folder, (JOURNAL,)), suite)
+    return ()
+
+
+class Pipelines(BaseBranch[_Pipeline]):
+    """The base branch as its pipelines have left it. Needs an access token with `read_api`."""
+
+    def __init__(self, gitlab: GitLab, search: _Search) -> None:
+        self.name = search.branch
+        self.start = search.start
+        self._gitlab = gitlab
+        self._search = search
+
+    async def candidates(self) -> Sequence[Candidate[_Pipeline]] | NotFound:
+        pipelines = await self._gitlab.list(
+            "pipelines", _Pipeline, limit=MAX_PIPELINES, ref=self.name, scope="finished"
+        )
+        newest_first = sorted(pipelines, key=lambda pipeline: pipeline.id, reverse=True)
+        return [
+            Candidate(pipeline, f"pipeline {pipeline.id}", pipeline.sha)
+            for pipeline in newest_first
+            # Others can have the base branch as theirs while they test a merge request.
+            if pipeline.source in TRUSTED_SOURCES
+        ]
+
+    async def history(self) -> Sequence[str]:
+        start = self._search.base_sha
+        if not start:
+            return []
+        try:
+            commits = await self._gitlab.list(
+                "repository/commits", _Commit, limit=MAX_COMMITS, ref_name=start
+            )
+        except HostError as error:
+            if error.kind in ("rate_limited", "unreachable"):
+                raise
+            return []  # the branch was rewritten: its newest report is still there
+        return [commit.id for commit in commits]
+
+    async def download(
+        self, source: _Pipeline, folder: Path, names: Collection[str]
+    ) -> Download | str | None:
+        for job in await _jobs(self._gitlab, source.id, self._search.job):
+            if job.tag:
+                return "it ran on a tag"
+            if job.artifacts_file:
+                files = await _fetch(self._gitlab, _path(job), folder, names)
+                return Download(files, source.web_url)
+            if job.has_expired:
+                return "its artifacts have expired"
+        return None
+
+    async def has_commit(self, sha: str) -> bool:
+        path = f"repository/merge_base?refs%5B%5D={sha}&refs%5B%5D={quote(self.name, safe='')}"
+        try:
+            commit = await self._gitlab.get(path, _Commit)
+        except HostError as error:
+            if error.kind in ("missing", "rejected"):  # nobody knows the commit
+                return False
+            raise
+        return commit.id == sha
+
+
+class LastGreenPipeline(BaseBranch[None]):
+    """The base branch as the token of a job sees it: the artifacts of its last green pipeline.
+
+    GitLab looks for that among the pipelines of the branch itself, so those of merge requests and
+    of forks are not among them. Where the commit belongs, such a token may not ask.
+    """
+
+    def __init__(self, gitlab: GitLab, search: _Search, project_url: str) -> None:
+        self.name = search.branch
+        self.start = search.start
+        self._gitlab = gitlab
+        self._search = search
+        self._url = f"{project_url}/-/pipelines?ref={quote(search.branch, safe='')}"
+
+    async def candidates(self) -> Sequence[Candidate[None]] | NotFound:
+        return [Candidate(None, "the last green pipeline", None, "its last green pipeline")]
+
+    async def history(self) -> Sequence[str]:
+        return []
+
+    async def download(
+        self, source: None, folder: Path, names: Collection[str]
+    ) -> Download | str | None:
+        del source
+        path = f"jobs/artifacts/{quote(self.name, safe='')}/download"
+        try:
+            files = await _fetch(self._gitlab, path, folder, names, job=self._search.job)
+        except HostError as error:
+            if error.kind == "missing":
+                return None
+            if error.kind == "forbidden":
+                raise HostError("forbidden", f"{error} ({_ADVICE})") from error
+            raise
+        return Download(files, self._url)
+
+    async def has_commit(self, sha: str) -> bool:
+        del sha
+        return True
+
+
+async def _jobs(gitlab: GitLab, pipeline_id: int, name: str, **query: str) -> Sequence[_Job]:
+    """Return the jobs of a pipeline that have a name, newest first."""
+    path = f"pipelines/{pipeline_id}/jobs"
+    jobs = await gitlab.list(path, _Job, limit=MAX_JOBS, **query)
+    named = [job for job in jobs if job.name == name]
+    return sorted(named, key=lambda job: job.id, reverse=True)
+
+
+def _path(job: _Job) -> str:
+    return f"jobs/{job.id}/artifacts"
+
+
+async def _fetch(
+    gitlab: GitLab, path: str, folder: Path, names: Collection[str], **query: str
+) -> tuple[Path, ...]:
+    """Download an archive and unpack its files of these names into `folder`; see `unpack`."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            await gitlab.download(path, file, OWN_LIMITS.max_archive_bytes, **query)
+            return unpack(file, folder, names, OWN_LIMITS)
+    except OSError as error:
+        raise StorageError(f"{folder}: artifacts cannot be unpacked: {error.strerror}") from error
+
+
+async def changed_files(gitlab: GitLab, merge_request: int) -> tuple[str, ...] | None:
+    """Return the files that a merge request changes; None if there are too many.
+
+    A renamed file is there by both names.
+
+    Raises:
+        HostError: GitLab cannot be reached, refuses, or does not know the merge request.
+    """
+    path = f"merge_requests/{merge_request}/diffs"
+    files = await gitlab.list(path, _ChangedFile, limit=MAX_CHANGED)
+    if len(files) == MAX_CHANGED:
+        return None
+    names: dict[str, None] = {}
+    for file in files:
+        names |= dict.fromkeys((file.old_path, file.new_path))
+    return tuple(names)

@@ -1,0 +1,38 @@
+"""The code-quality report: failing cases at their lines of a merge request."""
+
+import json
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Final
+
+from ci_evals.format import one_line
+from ci_evals.plugins.ci.annotations import Annotation, Level
+
+FILE: Final = "gl-code-quality-report.json"
+
+_SEVERITIES: Final[Mapping[Level, str]] = {"error": "major", "warning": "minor", "notice": "info"}
+_MAX_DESCRIPTION = 1_000  # characters
+
+
+def render(annotations: Iterable[Annotation], suite: str) -> bytes:
+    """Return the report. Annotations without a file are left out, since GitLab needs one.
+
+    GitLab knows a finding again by its fingerprint, so that what is wrong on the base branch, too,
+    is not shown as new.
+    """
+    findings = []
+    for each in annotations:
+        if each.file is None:
+            continue
+        identity = f"{suite}\0{each.file}\0{each.title}"
+        description = one_line(f"{each.title}: {each.message}", _MAX_DESCRIPTION)
+        findings.append(
+            {
+                "description": description,
+                "check_name": "ci-evals",
+                "fingerprint": sha256(identity.encode()).hexdigest(),
+                "severity": _SEVERITIES[each.level],
+                "location": {"path": each.file, "lines": {"begin": each.line or 1}},
+            }
+        )
+    return json.dumps(findings, indent=2).encode() + b"\n"

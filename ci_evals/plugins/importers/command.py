@@ -1,0 +1,101 @@
+"""`ci-evals import`: a suite of another tool, or traces, become a suite of ci-evals."""
+
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from ci_evals.cli import options
+from ci_evals.errors import ConfigError, UsageError
+from ci_evals.files import write_atomically
+from ci_evals.format import number_of
+from ci_evals.plugins.importers import import_suite, suite_text
+from ci_evals.plugins.importers.traces import import_traces, is_trace
+from ci_evals.redaction import Redactor, sensitive_values
+from ci_evals.registry import IMPORTERS
+from ci_evals.streams import say
+from ci_evals.suite.load import load_suite
+
+
+@options.command("import", epilog=f"Formats: {', '.join(IMPORTERS)}.")
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE...",
+)
+@options.option(
+    "--to", type=options.PATH, metavar="PATH", help="Write the suite there; default: to stdout."
+)
+@options.option("--force", is_flag=True, help="Overwrite what is there.")
+def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> None:
+    """Turn the config or dataset of another tool, or traces, into a suite.
+
+    The format is recognized by the content. What has no counterpart here is listed, and stays in
+    its place as a comment with the reason. Of several files, the first one is the suite, and the
+    others add cases.
+
+    Traces of an app become a case for each question, with the recorded answer as a reference that
+    you confirm: until then, the case is in quarantine. Secrets are masked.
+
+    \b
+    Examples:
+      ci-evals import promptfooconfig.yaml --to evals.yaml
+      ci-evals import traces/*.jsonl --to evals.yaml
+    """
+    folder = files[0].parent
+    if to is not None:
+        folder = to.parent
+    if is_trace(files[0]):
+        redactor = Redactor(sensitive_values(os.environ))
+        draft = import_traces(files, redactor, datetime.now(UTC).date())
+    else:
+        draft = import_suite(files, folder)
+    text = suite_text(draft, files)
+    if to is None:
+        say(sys.stdout, text)
+        for name in draft.files:
+            click.echo(f"with --to, {name} is written beside the suite", err=True)
+    else:
+        texts = {to: text}
+        for name, content in draft.files.items():
+            texts[folder / name] = content
+        _write(texts, force=force)
+    for lost in draft.lost:
+        click.echo(f"{lost.heading}: {lost}", err=True)
+    if draft.lost:
+        parts = number_of(len(draft.lost), "part")
+        click.echo(f"{parts} not imported, each a comment in its place", err=True)
+    weakening = [lost for lost in draft.lost if lost.weakens]
+    if weakening:
+        click.echo(f"for want of {len(weakening)} of these, a wrong answer could pass", err=True)
+    if to is not None:
+        _check(to)
+
+
+def _write(texts: Mapping[Path, str], *, force: bool) -> None:
+    taken = [path.as_posix() for path in texts if path.exists()]
+    if taken and not force:
+        raise UsageError(f"already there: {', '.join(taken)}. Overwrite with --force.")
+    for path, text in texts.items():
+        write_atomically(path, [text.encode()])
+        click.echo(f"written: {path.as_posix()}", err=True)
+
+
+def _check(suite_file: Path) -> None:
+    """Say whether the new suite is complete, or what is still to do."""
+    try:
+        suite = load_suite(suite_file, {}, offline=True)
+    except ConfigError as error:
+        click.echo("still to do before it runs:", err=True)
+        for problem in error.problems:
+            click.echo(f"  {problem}", err=True)
+    else:
+        cases = number_of(len(suite.cases), "case")
+        providers = number_of(len(suite.providers), "provider")
+        run = f"ci-evals run {suite_file.as_posix()}"
+        click.echo(f"{cases}, {providers}: run it with `{run}`", err=True)

@@ -1,0 +1,189 @@
+"""A suite on its way from another tool's format: values, comments among them, and lost parts."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ci_evals.plugins.importers.writing import YamlComment, write_value
+from ci_evals.redaction import Redactor
+from ci_evals.suite.nodes import Node
+from ci_evals.suite.yaml import Lines
+
+NOTHING_LIKE_IT = "there is nothing like it"
+_KEY_NAME = r"(?i)(api[-_]?key|token|secret|password|authorization)$"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A part that was not translated.
+
+    Args:
+        file: the file that has it.
+        line: its line, if that is known.
+        what: its name, as `assert: bleu`.
+        reason: why, and what to do instead.
+        weakens: True if an answer could pass for want of it.
+    """
+
+    file: str
+    line: int | None
+    what: str
+    reason: str
+    weakens: bool
+
+    @property
+    def heading(self) -> str:
+        if self.weakens:
+            return "not imported, which weakens the suite"
+        return "not imported"
+
+    def __str__(self) -> str:
+        place = self.file
+        if self.line:
+            place = f"{self.file}:{self.line}"
+        return f"{place}: {self.what}: {self.reason}"
+
+
+class UntranslatableError(Exception):
+    """A part has no counterpart here; the message says why, and what to do instead."""
+
+
+class LocatedMapping(dict[Any, Any]):
+    """A mapping of the draft, and the line of its original."""
+
+    line: int | None = None
+
+
+class LocatedText(str):
+    """A text of the draft, and the line of its original."""
+
+    __slots__ = ("line",)
+    line: int | None
+
+
+@dataclass(slots=True)
+class SuiteDraft:
+    """A suite that is being made.
+
+    Args:
+        origin: the name of the tool whose format it has.
+        suite: the keys of the suite; has `YamlComment`s.
+        lost: what could not be translated.
+        files: further files of the suite, by name, with their text.
+    """
+
+    origin: str
+    suite: dict[Any, Any] = field(default_factory=dict)
+    lost: list[Lost] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+
+    def lose(self, written: Node, what: str, reason: str, *, weakens: bool) -> YamlComment:
+        """Note a part that is not translated, and return the comment that takes its place.
+
+        Args:
+            written: the part.
+            what: its name, as `assert: bleu`.
+            reason: why, and what to do instead.
+            weakens: an answer could pass for want of it.
+        """
+        lost = Lost(written.file, written.line, what, reason, weakens)
+        self.lost.append(lost)
+        return _comment(lost.heading, reason, written)
+
+    def ignore(self, written: Node) -> YamlComment:
+        """Return the comment in place of a part that the original tool ignores, too."""
+        return _comment("not imported", f"{self.origin} ignores it, too", written)
+
+    def lose_other_keys(self, written: Node, known: Iterable[str]) -> dict[YamlComment, None]:
+        """Note the keys of a mapping that are not `known`, and return their comments."""
+        comments: dict[YamlComment, None] = {}
+        for key in written.value:
+            if key not in known:
+                comment = self.lose(written[key], key, NOTHING_LIKE_IT, weakens=False)
+                comments[comment] = None
+        return comments
+
+    def plain(self) -> tuple[dict[str, Any], Lines]:
+        """Return the suite without comments, and the lines of the originals."""
+        value, lines = _plain(self.suite, 1)
+        return value, lines
+
+
+def _comment(heading: str, reason: str, written: Node) -> YamlComment:
+    key = written.path.rpartition(".")[2]
+    value = written.value
+    if key and not key.endswith("]"):
+        value = {key: value}
+    return YamlComment(f"{heading}: {reason}\n{original(value)}")
+
+
+def locate(value: Any, line: int | None) -> Any:
+    """Return a mapping or text that knows the line of its original; other values as they are."""
+    located: LocatedMapping | LocatedText
+    if isinstance(value, dict):
+        located = LocatedMapping(value)
+    elif isinstance(value, str):
+        located = LocatedText(value)
+    else:
+        return value
+    located.line = line
+    return located
+
+
+def _plain(value: Any, line: int) -> tuple[Any, Lines]:
+    """Return a value without comments, and its lines; `line` is that of the value around it."""
+    if isinstance(value, LocatedMapping | LocatedText):
+        line = value.line or line
+    lines = Lines(line)
+    if isinstance(value, Mapping):
+        mapping = {}
+        for key, item in value.items():
+            if not isinstance(key, YamlComment):
+                mapping[key], lines.inside[key] = _plain(item, line)
+        return mapping, lines
+    if isinstance(value, list):
+        items: list[Any] = []
+        for item in value:
+            if not isinstance(item, YamlComment):
+                plain, lines.inside[len(items)] = _plain(item, line)
+                items.append(plain)
+        return items, lines
+    if isinstance(value, LocatedText):
+        return str(value), lines
+    return value, lines
+
+
+def original(value: Any) -> str:
+    """Return a value as it may have been written, for a comment; API keys stay out."""
+    return Redactor(()).clean_text(write_value(_without_keys(value)))
+
+
+def is_key(name: str, text: str) -> bool:
+    """Return True for a setting that is an API key itself, and no reference to one."""
+    if Redactor(()).clean_text(text) != text:
+        return True
+    return "{" not in text and re.search(_KEY_NAME, name) is not None
+
+
+def _without_keys(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_keys(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    cleaned: dict[Any, Any] = {}
+    for key, item in value.items():
+        if key == "env" and isinstance(item, Mapping):
+            cleaned[key] = dict.fromkeys(item, "…")
+        elif isinstance(item, str) and is_key(str(key), item):
+            cleaned[key] = "…"
+        else:
+            cleaned[key] = _without_keys(item)
+    return cleaned
+
+
+def seconds(milliseconds: float) -> float:
+    """Return seconds, without a fraction where there is none."""
+    if milliseconds % 1000 == 0:
+        return int(milliseconds // 1000)
+    return milliseconds / 1000

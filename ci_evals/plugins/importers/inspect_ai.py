@@ -1,0 +1,105 @@
+"""Inspect: samples, as JSON, JSONL or CSV."""
+
+from string import ascii_uppercase
+from typing import Any
+
+from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError, locate
+from ci_evals.plugins.importers.parts import NO_PROVIDERS, as_data, input_or_messages
+from ci_evals.plugins.importers.source import Source
+from ci_evals.plugins.importers.writing import YamlComment
+from ci_evals.suite.nodes import Node
+
+_SCORERS = (
+    "Inspect keeps its scorers in code:"
+    " here the target is looked for in the answer, as by `includes`."
+)
+_CHOICE = (
+    "Answer the following multiple choice question. The last line of your answer has the form"
+    ' "ANSWER: $LETTER", without\nquotes, where LETTER is one of {{ letters }}.\n\n'
+    "{{ question }}\n\n{{ choices }}\n"
+)
+_CHOOSES = r"""\
+at_the_end = r"(?im)^ANSWER\s*:\s*([a-z\d ,]+)\s*(?:$|\.)"
+anywhere = r"(?i)ANSWER\s*:\s*([a-z\d ,]+)(?:\W|$)"
+found = re.search(at_the_end, output) or re.search(anywhere, output)
+if not found:
+    return {"passed": False, "reason": "has no line ANSWER: with a letter"}
+return sorted(re.sub(r"[\s,]", "", found[1])) == sorted(vars["answer"])
+"""
+"""The letters after `ANSWER:` and no others, at the end of a line if they are there."""
+_MIXED = "it is multiple choice, and others are not: import these samples by themselves"
+_LOST = {
+    "sandbox": "a task folder has an environment of its own: see providers of type `task`",
+    "files": "a task folder has files of its own: see providers of type `task`",
+    "setup": "a task folder has a setup of its own: see providers of type `task`",
+}
+
+
+def recognize(source: Source) -> bool:
+    """Return True for samples."""
+    rows = source.written.value
+    if not isinstance(rows, list) or not rows:
+        return False
+    return all(isinstance(row, dict) and {"input", "target"} <= row.keys() for row in rows)
+
+
+def convert(source: Source) -> SuiteDraft:
+    """Make a draft of samples."""
+    draft = SuiteDraft("Inspect")
+    all_choose = all(as_data(row.get("choices")) for row in source.written.value)
+    cases: list[Any] = []
+    for row in source.written.items():
+        try:
+            case = _case(row, draft, all_choose=all_choose)
+            cases.append(locate(case, row.line))
+        except UntranslatableError as error:
+            cases.append(draft.lose(row, "sample", str(error), weakens=True))
+    draft.suite[YamlComment(NO_PROVIDERS)] = None
+    if all_choose:
+        draft.suite["prompts"] = [_CHOICE]
+        draft.suite["expect"] = [{"python": {"target": _CHOOSES, "name": "choice"}}]
+    else:
+        draft.suite[YamlComment(_SCORERS)] = None
+    draft.suite["cases"] = cases
+    return draft
+
+
+def _case(row: Node, draft: SuiteDraft, *, all_choose: bool) -> dict[Any, Any]:
+    sample = {key: as_data(value) for key, value in row.value.items() if value not in (None, "")}
+    choices = sample.get("choices")
+    if choices and not all_choose:
+        raise UntranslatableError(_MIXED)
+    case: dict[Any, Any] = {}
+    if "id" in sample:
+        case["id"] = str(sample["id"])
+    targets = sample.get("target", "")
+    if not isinstance(targets, list):
+        targets = [targets]
+    targets = [str(target) for target in targets]
+    if choices:
+        if isinstance(choices, str):
+            choices = choices.split(",")
+        letters = ascii_uppercase[: len(choices)]
+        options = []
+        for letter, choice in zip(letters, choices, strict=True):
+            options.append(f"{letter}) {str(choice).strip()}")
+        case["vars"] = {
+            "question": sample["input"],
+            "choices": "\n".join(options),
+            "letters": ",".join(letters),
+            "answer": "".join(targets),
+        }
+    else:
+        case |= input_or_messages(sample["input"])
+        if len(targets) > 1:
+            case["expect"] = [{"contains_any": {"value": targets, "ignore_case": True}}]
+        else:
+            case["expect"] = [{"icontains": targets[0]}]
+    metadata = sample.get("metadata")
+    if isinstance(metadata, dict):
+        case["metadata"] = metadata
+    for key, reason in _LOST.items():
+        if key in sample:
+            comment = draft.lose(row[key], f"sample: {key}", reason, weakens=False)
+            case[comment] = None
+    return case

@@ -1,0 +1,646 @@
+"""Assertions of promptfoo as graders, and the models that they ask as judges."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ci_evals.errors import ConfigError
+from ci_evals.graders import GRADERS
+from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError, locate, seconds
+from ci_evals.plugins.importers.promptfoo.agents import Transforms, import_of
+from ci_evals.plugins.importers.promptfoo.providers import provider_of
+from ci_evals.plugins.importers.promptfoo.templates import TemplateTranslator
+from ci_evals.plugins.importers.source import Source
+from ci_evals.suite.nodes import Node
+from ci_evals.templating import is_template
+
+_DEFAULT_JUDGE = {"type": "openai", "model": "gpt-4.1"}
+_DEFAULT_EMBEDDINGS = {"type": "embeddings", "model": "text-embedding-3-large"}
+_KEYS = frozenset(
+    {"type", "value", "threshold", "weight", "metric", "provider", "assert", "config", "transform"}
+)
+_NAMES = ("name", "description")
+_LONGEST_NAME = 100
+_CODE = r"\.([cm]?js|ts|py|rb)(:\w+)?$"
+
+
+class _Rubric(NamedTuple):
+    """The judge of a model-graded assertion.
+
+    Args:
+        name: a ready rubric, or none.
+        option: the option that takes the assertion's value.
+        threshold: the score to reach, unless the assertion has a threshold.
+        of_context: True if the score is a share, which needs no scale.
+    """
+
+    name: str | None
+    option: str | None
+    threshold: float | None = None
+    of_context: bool = False
+
+
+_RUBRICS: Mapping[str, _Rubric] = {
+    "llm-rubric": _Rubric(None, "rubric"),
+    "g-eval": _Rubric(None, "rubric", 0.7),
+    "model-graded-closedqa": _Rubric(None, "rubric"),
+    "factuality": _Rubric("factual", "reference"),
+    "answer-relevance": _Rubric("relevant", None),
+    "context-faithfulness": _Rubric("faithful", None, of_context=True),
+    "context-recall": _Rubric("context_recall", "reference", of_context=True),
+    "context-relevance": _Rubric("context_precision", None, of_context=True),
+    "trajectory:goal-success": _Rubric(None, "rubric"),
+    "is-refusal": _Rubric("refusal", None),
+}
+_TEXT = {
+    "contains": "contains",
+    "icontains": "icontains",
+    "starts-with": "starts_with",
+}
+_TEXTS = {
+    "contains-all": "contains_all",
+    "contains-any": "contains_any",
+    "icontains-all": "contains_all",
+    "icontains-any": "contains_any",
+}
+_WORDS = "overlap of words is no measure here: `similar` compares texts, a `judge` their meaning"
+_CALLS = "`tool_call` and `tool_arguments` say which tools are to be called, and with what"
+_PARSER = "let a `python` grader parse it"
+_NO_LIST_OF_TOOLS = "only names of tools are taken over: see `trajectory`"
+_REASONS = {
+    "bleu": _WORDS,
+    "gleu": _WORDS,
+    "meteor": _WORDS,
+    "rouge-n": _WORDS,
+    "levenshtein": "`similar: {value, threshold}` compares texts, by the share that is alike",
+    "select-best": "`ci-evals pairwise` compares two reports",
+    "max-score": "`ci-evals pairwise` compares two reports",
+    "perplexity": "models do not tell it",
+    "moderation": "let a `judge` look for it, or a `python` grader ask the service",
+    "guardrails": "let a `judge` look for it, or a `python` grader ask the service",
+    "classifier": "let a `python` grader ask the model, or see `classify`",
+    "webhook": "let a `python` grader call it",
+    "ruby": "write it as a `python` grader",
+    "is-valid-openai-tools-call": _CALLS,
+    "is-valid-openai-function-call": _CALLS,
+    "is-sql": _PARSER,
+    "is-html": _PARSER,
+    "is-xml": _PARSER,
+    "contains-sql": _PARSER,
+    "contains-xml": _PARSER,
+    "pi": "it is a service: use a `judge`",
+    "trace-span-count": (
+        "`max_steps`, `max_tool_calls` and `trajectory` look at the steps of an answer"
+    ),
+    "human": "see `ci-evals judge check` for people's labels",
+}
+
+_FLAGS = "promptfoo cannot read such flags, and fails every answer: here they have their meaning"
+
+
+_OPTIONS = {
+    "contextTransform": "the provider tells the retrieved texts, as `context` of its answer",
+    "rubricPrompt": "`prompt` of a judge is a template over other names",
+}
+
+
+class Assertions:
+    """Translates assertions. Afterwards `judges` has the models that their graders ask, by name.
+
+    Args:
+        draft: notes what is lost.
+        templates: translates the templates in values.
+    """
+
+    def __init__(self, draft: SuiteDraft, templates: TemplateTranslator) -> None:
+        self.judges: dict[str, dict[str, Any]] = {}
+        self.transforms = Transforms()
+        self.is_transformed = False
+        """True if what the next assertions see of an answer was transformed before."""
+        self._draft = draft
+        self._templates = templates
+
+    def convert(self, entry: Node, judge: Node | None, source: Source) -> list[Any]:
+        """Return the graders of an assertion, with comments before them.
+
+        There is one grader, unless the assertion is a file of several.
+
+        Args:
+            entry: the assertion.
+            judge: the provider that judges where the assertion names none.
+            source: the file of the assertion.
+
+        Raises:
+            UntranslatableError: nothing here is like it.
+            ConfigError: a file that it names cannot be read.
+        """
+        given = entry.value
+        if isinstance(given, str) and given.startswith("file://"):
+            other = source.read(given.removeprefix("file://"))
+            graders = []
+            for inner in other.written.items():
+                graders += self.convert(inner, judge, other)
+            return graders
+        kind = given.get("type") if isinstance(given, dict) else None
+        if not isinstance(kind, str):
+            raise UntranslatableError("an assertion is a mapping with a `type`")
+        for key, reason in _OPTIONS.items():
+            if key in given:
+                raise UntranslatableError(f"`{key}` of an assertion: {reason}")
+        name, options = self._grader(kind.removeprefix("not-"), entry, judge, source)
+        if kind.startswith("not-"):
+            name = f"not_{name}"
+        weight = given.get("weight")
+        if isinstance(weight, int | float) and weight != 1:
+            options["weight"] = weight
+        if given.get("metric"):
+            options["metric"] = str(given["metric"])
+        label = _label(given)
+        if label is not None:
+            options["name"] = given[label].strip()
+        if given.get("transform"):
+            options["transform"] = self.transforms.of(given["transform"], source)
+        made: list[Any] = []
+        ignored = [key for key in given if key not in _KEYS and key != label]
+        made += [self._draft.ignore(entry[key]) for key in ignored]
+        if name.endswith("regex") and "flags" in options:
+            what = f"assert: {kind}: (?{options['flags']})"
+            made.append(self._draft.lose(entry["value"], what, _FLAGS, weakens=False))
+        made.append(locate({name: options}, entry.line))
+        return made
+
+    def _grader(
+        self, kind: str, entry: Node, judge: Node | None, source: Source
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the name of a grader, and its options."""
+        if kind == "assert-set":
+            return "all_of", self._set(entry, judge, source)
+        if kind == "javascript":
+            return kind, self._javascript(entry.value, source)
+        if kind == "python":
+            return kind, self._python(entry.value, source)
+        threshold = entry.value.get("threshold")
+        value = self._value(kind, entry.value.get("value"), source)
+        if kind == "regex":
+            return kind, _regex(_text(value))
+        if kind in _TEXT:
+            name = _TEXT[kind]
+            return name, {GRADERS[name].short: _text(value)}
+        if kind in _TEXTS:
+            options = {"value": _texts(value)}
+            if kind.startswith("i"):
+                options["ignore_case"] = True
+            return _TEXTS[kind], options
+        if kind in _RUBRICS:
+            options = self._rubric(_RUBRICS[kind], value, threshold)
+            options["provider"] = self._judge_name((entry["provider"], judge), source)
+            return "judge", options
+        if kind == "similar":
+            options = _similar(value, threshold)
+            specs = (entry["provider"], judge)
+            options["provider"] = self._judge_name(specs, source, embeds=True)
+            return "embedding_similar", options
+        if kind in _PLAIN:
+            return _PLAIN[kind](value, threshold)
+        raise UntranslatableError(_REASONS.get(kind, "there is no grader like it"))
+
+    def _set(self, entry: Node, judge: Node | None, source: Source) -> dict[str, Any]:
+        graders = []
+        for inner in entry["assert"].items():
+            graders += self.convert(inner, judge, source)
+        return {"of": graders, **_threshold(entry.value)}
+
+    def _javascript(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
+        value = _text(given.get("value"))
+        options: dict[str, Any] = {}
+        value, threshold = _with_threshold(given, value, source)
+        if value.startswith("file://"):
+            path, colon, name = value.removeprefix("file://").partition(":")
+            options["file"] = source.relative(path) + colon + name
+        else:
+            options["code"] = self._templates.text(value)
+        options |= threshold | self._transform_for(value, source)
+        if given.get("config"):
+            options["config"] = given["config"]
+        if _reaches_machine(value, source):
+            options["sandbox"] = False
+        return options
+
+    def _python(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
+        value = _text(given.get("value"))
+        value, options = _with_threshold(given, value, source)
+        options |= self._transform_for(value, source)
+        if not value.startswith("file://"):
+            return {"target": self._templates.text(value), **options}
+        path, _, name = value.removeprefix("file://").partition(":")
+        statement, function = import_of(source.relative(path), name or "get_assert")
+        context = "context"
+        if config := given.get("config"):
+            context = f'{{**context, "config": {config!r}}}'
+        target = f"{statement}\nreturn {function}(output, {context})\n"
+        return {"target": target, **options}
+
+    def _transform_for(self, value: str, source: Source) -> dict[str, str]:
+        """Return the transform of code that takes the answer for an object: here it is text."""
+        if self.is_transformed or not _takes_object(_code_of(value, source)):
+            return {}
+        return {"transform": "$"}
+
+    def _rubric(self, rubric: _Rubric, value: Any, threshold: Any) -> dict[str, Any]:
+        options: dict[str, Any] = {"rubric": rubric.name}
+        if rubric.option == "rubric" and isinstance(value, list) and len(value) > 1:
+            options["rubric"] = "\n".join(f"- {text}" for text in value)
+        elif rubric.option == "rubric" and isinstance(value, list):
+            options["rubric"] = _text(value[0])
+        elif rubric.option:
+            options[rubric.option] = _text(value)
+        if not isinstance(threshold, int | float):
+            threshold = rubric.threshold
+        if rubric.of_context:
+            if self._templates.has("context"):
+                options["context"] = "{{ context }}"
+            if threshold is not None:
+                options["threshold"] = threshold
+        elif threshold is not None and 0 < threshold < 1 and threshold != 0.5:
+            options["scale"] = 11
+            options["threshold"] = threshold
+        return options
+
+    def _judge_name(
+        self, specs: tuple[Node | None, ...], source: Source, *, embeds: bool = False
+    ) -> str:
+        """Return the name of the judge that a grader asks: the first that fits of `specs`."""
+        kind = "judge"
+        model = dict(_DEFAULT_JUDGE)
+        if embeds:
+            kind = "embeddings"
+            model = dict(_DEFAULT_EMBEDDINGS)
+        spec = _judge_among(specs, embeds=embeds)
+        if spec is not None:
+            model = provider_of(spec, source, embeds=embeds).options
+        model.pop("name", None)
+        number = 1
+        for name, known in self.judges.items():
+            if known == model:
+                return name
+            if (known["type"] == "embeddings") is embeds:
+                number += 1
+        new = kind
+        if number > 1:
+            new = f"{kind} {number}"
+        self.judges[new] = model
+        return new
+
+    def _value(self, kind: str, value: Any, source: Source) -> Any:
+        """Return the value of an assertion, with its templates, or from its file."""
+        if not isinstance(value, str) or not value.startswith("file://"):
+            return self._templates.inside(value)
+        name = value.removeprefix("file://")
+        if kind in ("is-json", "contains-json"):
+            return {"file": source.relative(name)}
+        if re.search(_CODE, name):
+            raise UntranslatableError(_REASONS.get(kind, "its value is made by code"))
+        return self._templates.text(source.read_text(name).strip())
+
+
+def _label(given: Mapping[str, Any]) -> str | None:
+    """Return the key that has a name for a grader: one short line of text."""
+    for key in _NAMES:
+        text = given.get(key)
+        if isinstance(text, str):
+            text = text.strip()
+            if text and len(text) <= _LONGEST_NAME and "\n" not in text:
+                return key
+    return None
+
+
+def _threshold(given: Mapping[str, Any]) -> dict[str, Any]:
+    threshold = given.get("threshold")
+    if isinstance(threshold, int | float):
+        return {"threshold": threshold}
+    return {}
+
+
+_ABOVE_ZERO = 0.001
+_COUNT = re.compile(r"\.length$|^len\(.*\)$")
+_HIGH_THRESHOLD = "a `threshold` above 1: a score is from 0 to 1, so let the code compare"
+_INNER = re.compile(
+    r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`|/(?![/*\s])(?:\\.|[^/\\\n])+/[a-z]*"""
+    r"""|\([^()]*\)|\[[^\[\]]*\]"""
+)
+"""A text, an expression of JavaScript, or what stands in brackets without others in it."""
+_BOOLEAN = re.compile(
+    r"""
+    [=!]=|<|(?<![=-])>|&&|\|\||^\s*!               # comparisons and logic
+    |\b(?:and|or|not|in|is)\b
+    |\b(?:true|false|True|False)\b
+    |\b(?:includes|test|every|some|has|isArray|startsWith|endsWith|startswith|endswith)\s*;?\s*$
+    |^\s*(?:all|any|bool|isinstance|Boolean)\s*;?\s*$
+    """,
+    re.VERBOSE,
+)
+_CHOICE = re.compile(r"\s\?\s|\bif\b")
+
+
+def _with_threshold(
+    given: Mapping[str, Any], code: str, source: Source
+) -> tuple[str, dict[str, Any]]:
+    """Return code with its threshold: without one, a number above 0 passes in promptfoo.
+
+    There a score may be above 1. Here an expression compares it by itself.
+
+    Raises:
+        UntranslatableError: the code is more than an expression, and has a threshold above 1.
+    """
+    threshold = given.get("threshold")
+    expression = code.strip().removesuffix(";")
+    has_lines = re.search(r"[\n;]|^(?:return|const|let)\b|^file://", expression) is not None
+    if "threshold" not in given and _COUNT.search(expression) and not has_lines:
+        return f"({expression}) > 0", {}
+    if "threshold" not in given and _may_be_number(_code_of(code, source) or code):
+        return code, {"threshold": _ABOVE_ZERO}
+    if not isinstance(threshold, int | float) or threshold <= 1:
+        return code, _threshold(given)
+    if has_lines:
+        raise UntranslatableError(_HIGH_THRESHOLD)
+    return f"({expression}) >= {threshold}", {}
+
+
+def _may_be_number(code: str) -> bool:
+    """Return False if each value that code returns is clearly a boolean or a judgement."""
+    returned = re.findall(r"\breturn\b(.*)", code)
+    if not returned:
+        returned = code.strip().splitlines()[-1:]
+    for expression in returned:
+        if not expression.strip().startswith("{") and not _is_boolean(expression):
+            return True
+    return False
+
+
+def _is_boolean(expression: str) -> bool:
+    """Return True for an expression whose outermost part compares or combines."""
+    outside = expression
+    inside = ""
+    while outside != inside:
+        inside = outside
+        outside = _INNER.sub("", inside)
+    if _CHOICE.search(outside):
+        return re.search(r"(?i)\b(?:true|false)\b", outside) is not None
+    return _BOOLEAN.search(outside) is not None
+
+
+_OF_THE_MACHINE = re.compile(
+    r"""\bprocess\.(?!exit\b)\w|['"](?:node:)?(?:fs|fs/promises|child_process|worker_threads)['"]"""
+)
+
+
+def _reaches_machine(value: str, source: Source) -> bool:
+    """Return True for JavaScript that the sandbox would stop: promptfoo has none."""
+    return _OF_THE_MACHINE.search(_code_of(value, source)) is not None
+
+
+def _code_of(value: str, source: Source) -> str:
+    """Return the code of an assertion, or what its file holds; empty if that cannot be read."""
+    if not value.startswith("file://"):
+        return value
+    path = value.removeprefix("file://").partition(":")[0]
+    try:
+        return source.read_text(path)
+    except ConfigError:
+        return ""
+
+
+_OF_TEXTS = (
+    "at|char\\w+|codePointAt|concat|endsWith|includes|indexOf|lastIndexOf|length|localeCompare"
+    "|match(?:All)?|normalize|pad\\w+|repeat|replace(?:All)?|search|slice|split|startsWith"
+    "|substr(?:ing)?|to[A-Z]\\w+|trim\\w*|valueOf"
+    "|capitalize|casefold|count|encode|endswith|find|index|is[a-z]+|join|lower|lstrip|partition"
+    "|removeprefix|removesuffix|rfind|rpartition|rsplit|rstrip|splitlines|startswith|strip|title"
+    "|upper"
+)
+"""The members of a text in JavaScript and Python."""
+_MEMBER = re.compile(
+    rf"""(?<![\w.'"])output(?:\??\.(?!(?:{_OF_TEXTS})\b)[A-Za-z_]|(?:\?\.)?\[\s*['"])"""
+)
+_LOOKS_AT_TYPE = re.compile(
+    r"(?i)(?:parse\w*|loads|isinstance|type)\(\s*output\b|\btypeof\s+output\b"
+)
+
+
+def _takes_object(code: str) -> bool:
+    """Return True for code that reads members of the answer, and does not parse it itself."""
+    return _MEMBER.search(code) is not None and _LOOKS_AT_TYPE.search(code) is None
+
+
+_CLASS_OR_SIGN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|\$", re.DOTALL)
+
+
+def _regex(pattern: str) -> dict[str, Any]:
+    """Return a regular expression of JavaScript as one of Python.
+
+    There `\\w`, `\\d` and `\\b` know ASCII alone, and `$` is the very end.
+    """
+
+    def translate(found: re.Match[str]) -> str:
+        return _SIGNS.get(found[0], found[0])
+
+    flags = re.match(r"\(\?([ims]+)\)", pattern)
+    options: dict[str, Any] = {}
+    if flags is not None:
+        pattern = pattern.removeprefix(flags[0])
+        options["flags"] = flags[1]
+    if re.search(r"\\[wWdDbB]", pattern):
+        pattern = f"(?a){pattern}"
+    options["pattern"] = _CLASS_OR_SIGN.sub(translate, pattern)
+    return options
+
+
+_SIGNS = {"$": r"\Z", r"\s": r"(?u:\s)", r"\S": r"(?u:\S)"}
+
+
+def _judge_among(specs: tuple[Node | None, ...], *, embeds: bool) -> Node | None:
+    """Return the first provider that fits.
+
+    A mapping may have one for texts and one for embeddings.
+    """
+    for spec in specs:
+        if spec is None or not spec.value:
+            continue
+        id_ = spec.value
+        if isinstance(spec.value, dict):
+            if {"text", "embedding"} & spec.value.keys():
+                inner = spec["embedding" if embeds else "text"]
+                if inner.value:
+                    return inner
+                continue
+            id_ = str(spec.value.get("id"))
+        if (":embedding" in id_) is embeds:
+            return spec
+    return None
+
+
+def _similar(value: Any, threshold: Any) -> dict[str, Any]:
+    if isinstance(value, list):
+        if len(value) != 1:
+            reason = "several texts: write `any_of` with an `embedding_similar` for each"
+            raise UntranslatableError(reason)
+        value = value[0]
+    if not isinstance(threshold, int | float):
+        threshold = 0.75
+    return {"value": _text(value), "threshold": threshold}
+
+
+_Converted = tuple[str, dict[str, Any]]
+
+
+def _equals(value: Any, _: Any) -> _Converted:
+    return "equals", {"value": value}
+
+
+def _is_json(value: Any, _: Any) -> _Converted:
+    if value is None:
+        return "is_json", {"value": True}
+    return "json_schema", {"schema": _schema(value)}
+
+
+def _contains_json(value: Any, _: Any) -> _Converted:
+    options = {"value": True}
+    if value is not None:
+        options["schema"] = _schema(value)
+    return "contains_json", options
+
+
+def _latency(_: Any, threshold: Any) -> _Converted:
+    return "latency", {"value": seconds(_number(threshold))}
+
+
+def _cost(_: Any, threshold: Any) -> _Converted:
+    return "cost", {"value": _number(threshold)}
+
+
+def _word_count(value: Any, _: Any) -> _Converted:
+    if isinstance(value, dict):
+        return "word_count", {key: item for key, item in value.items() if key in ("max", "min")}
+    if isinstance(value, str):
+        value = float(value)
+    number = int(_number(value))
+    return "word_count", {"max": number, "min": number}
+
+
+def _finish_reason(value: Any, _: Any) -> _Converted:
+    return "finish_reason", {"value": value}
+
+
+def _used_tools(value: Any, _: Any) -> _Converted:
+    if not isinstance(value, list):
+        value = [value]
+    if not all(isinstance(name, str) for name in value):
+        raise UntranslatableError(f"{_NO_LIST_OF_TOOLS} and `max_tool_calls`")
+    return "trajectory", {"calls": value, "match": "superset"}
+
+
+def _tool_sequence(value: Any, _: Any) -> _Converted:
+    steps = value
+    match = "in_order"
+    if isinstance(value, dict):
+        steps = value.get("steps")
+        if value.get("mode") == "exact":
+            match = "exact"
+    if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
+        raise UntranslatableError(_NO_LIST_OF_TOOLS)
+    return "trajectory", {"calls": steps, "match": match}
+
+
+def _tool_arguments(value: Any, _: Any) -> _Converted:
+    lacks = "it has no `name` or no `args`"
+    if not isinstance(value, dict):
+        raise UntranslatableError(lacks)
+    name = value.get("name") or value.get("tool")
+    arguments = value.get("args") or value.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise UntranslatableError(lacks)
+    match = "subset"
+    if value.get("mode") == "exact":
+        match = "exact"
+    return "tool_arguments", {"tool": name, "arguments": arguments, "match": match, "calls": "any"}
+
+
+def _steps(value: Any, _: Any) -> _Converted:
+    if not isinstance(value, dict) or set(value) != {"max"} or not isinstance(value["max"], int):
+        raise UntranslatableError(
+            "only `max` is taken over: see `max_steps`, `max_tool_calls` and `max_model_requests`"
+        )
+    return "max_steps", {"value": value["max"]}
+
+
+def _tool_f1(value: Any, threshold: Any) -> _Converted:
+    names = _texts(value)
+    if not isinstance(names, list) or not names:
+        raise UntranslatableError("its `value` names no tool")
+    least: float = 1
+    if isinstance(threshold, int | float):
+        least = threshold
+    return "python", {"target": _F1.format(names=set(names)), "threshold": least}
+
+
+_F1 = """\
+called = {{call.name for call in answer.response.tool_calls or answer.response.calls_made}}
+expected = {names!r}
+return 2 * len(called & expected) / (len(called) + len(expected))
+"""
+
+
+_PLAIN: Mapping[str, Callable[[Any, Any], _Converted]] = {
+    "equals": _equals,
+    "is-json": _is_json,
+    "contains-json": _contains_json,
+    "latency": _latency,
+    "cost": _cost,
+    "word-count": _word_count,
+    "finish-reason": _finish_reason,
+    "tool-call-f1": _tool_f1,
+    "trajectory:tool-used": _used_tools,
+    "trajectory:tool-sequence": _tool_sequence,
+    "trajectory:tool-args-match": _tool_arguments,
+    "trajectory:step-count": _steps,
+}
+KINDS = frozenset(
+    {*_PLAIN, *_TEXT, *_TEXTS, *_RUBRICS, *_REASONS, "regex", "similar", "javascript", "python"}
+)
+"""The types of assertions that are known here, translated or not."""
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float):
+        raise UntranslatableError("it has no `threshold`")
+    return value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        raise UntranslatableError("it has no `value`")
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_text(item) for item in value]
+    if not isinstance(value, str):
+        raise UntranslatableError("its `value` is not a list")
+    if is_template(value) and "," not in value:
+        return value
+    return [part.strip() for part in value.split(",")]
+
+
+def _schema(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise UntranslatableError("its schema is not JSON") from None
+    if not isinstance(value, dict):
+        raise UntranslatableError("its schema is not a mapping")
+    return value

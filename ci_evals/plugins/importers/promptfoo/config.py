@@ -1,0 +1,1083 @@
+"""The config of promptfoo: its prompts, providers and tests, and what holds for all of these."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard
+
+import yaml
+
+from ci_evals.errors import ConfigError
+from ci_evals.format import one_line
+from ci_evals.graders import GRADERS
+from ci_evals.plugins.importers.draft import (
+    NOTHING_LIKE_IT,
+    Lost,
+    SuiteDraft,
+    UntranslatableError,
+    locate,
+    original,
+    seconds,
+)
+from ci_evals.plugins.importers.promptfoo.agents import MODULE, Agents
+from ci_evals.plugins.importers.promptfoo.assertions import Assertions
+from ci_evals.plugins.importers.promptfoo.providers import WEAKENING, provider_of
+from ci_evals.plugins.importers.promptfoo.rows import plain_columns, test_of_row
+from ci_evals.plugins.importers.promptfoo.templates import TemplateTranslator, quote_dumped
+from ci_evals.plugins.importers.source import Source
+from ci_evals.plugins.importers.writing import YamlComment
+from ci_evals.suite.nodes import Node
+from ci_evals.suite.prompt_functions import call_function, function_problem
+from ci_evals.templating import describe_error, is_template, template_sandbox
+
+_SETTINGS: Mapping[str, str] = {
+    "redteam": "attacks are not generated here: write those that matter as cases",
+    "outputPath": "`report.out` and `--out` name the folder of the results",
+    "sharing": "results stay in your CI system",
+    "env": "export the variables, or write them into .env beside the suite",
+    "commandLineOptions": "they are options of `ci-evals run`",
+    "derivedMetrics": "`metric` of graders has mean scores",
+    "nunjucksFilters": "templates are Jinja2's, and have its filters",
+    "tags": "`label` is kept in reports",
+    "tracing": "the extra `otel` reads the spans of Python agents",
+    "extensions": "a function of yours, named by `setup`, is called before and after a run",
+    "metadata": "`metadata` is one of cases",
+    "writeLatestResults": "results are files in a folder",
+}
+_CHOICES: Mapping[str, str] = {
+    "providers": "no provider of the suite has such a name",
+    "prompts": "no prompt of the suite has such a name",
+    "provider": "it is not one of `providers`: add it there, and name it in other cases, too",
+}
+"""The keys of a test that choose what it runs on, with the reason if nothing fits."""
+_OF_A_TEST: Mapping[str, str] = {
+    "assertScoringFunction": "the score of a run is the weighted mean of its graders",
+    "providerOutput": "an answer that is there is named by `overrides: {recorded: …}`",
+}
+_TRANSFORM = "`transform` is one of the suite, or of a grader: give it to those that read it"
+_OF_A_MODEL = "it is a setting of the provider: give it to one as `params`"
+_OPTIONS: Mapping[str, str] = {
+    "transform": _TRANSFORM,
+    "postprocess": _TRANSFORM,
+    "rubricPrompt": "`prompt` of a judge is a template over other names",
+    "prefix": "put it into the prompt",
+    "suffix": "put it into the prompt",
+    "storeOutputAs": "cases do not follow one another: write a conversation, with `turns`",
+}
+_EVALUATE_OPTIONS: Mapping[str, str] = {
+    "maxConcurrency": "max_concurrency",
+    "repeat": "runs",
+    "timeoutMs": "timeout_s",
+    "maxEvalTimeMs": "budget",
+}
+_NO_OPTIONS = ("cache", "showProgressBar", "generateSuggestions", "interactiveProviders")
+_PROGRAM = "a program makes it: name a function in it, as `file://prompt.py:make`"
+_ONLY_FILES = "only files of CSV, YAML, JSON, JSONL, Python and JavaScript are read"
+_ORDER = (
+    "name",
+    "description",
+    "runs",
+    "max_concurrency",
+    "timeout_s",
+    "budget",
+    "providers",
+    "judges",
+    "prompts",
+    "vars",
+    "transform",
+    "expect",
+    "threshold",
+)
+_AGENTV = frozenset({"target", "execution", "workspace", "evalcases"})
+_TEST_OF_AGENTV = frozenset({"input", "input_files", "expected_output", "criteria"})
+_TESTS = ("tests", "scenarios")
+_DEFAULT_TEST = ("vars", "assert", "threshold", "options", "metadata", "description")
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_LONGEST_ID = 150
+_CODE = r"\.([cm]?js|ts|py)(:[\w.]+)?$"
+_NO_TEXT = r"(?i)\.([cm]?js|ts|py|pdf|docx|png|jpe?g|gif|bmp|webp|svg|mp[34]|wav|ogg|webm|m4a)$"
+_PATH = r"[\w./*-]+\.(txt|md|json|ya?ml|j2|csv|[cm]?js|ts|py)(:[\w.]+)?"
+
+
+class _Entry(NamedTuple):
+    """A provider or prompt.
+
+    Args:
+        made: the entry of the suite.
+        names: what promptfoo knows it by.
+    """
+
+    made: Any
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The part of the matrix that a test or a provider chooses.
+
+    Args:
+        what: the key, for messages.
+        written: promptfoo's names.
+        reason: why it is lost if nothing has such a name.
+    """
+
+    what: str
+    written: Node
+    reason: str
+
+
+def recognize(source: Source) -> bool:
+    """Return True for a config of promptfoo."""
+    value = source.written.value
+    if not isinstance(value, dict) or "cases" in value:
+        return False
+    if _has_typed_provider(value.get("providers")) or _is_of_agentv(value):
+        return False
+    asks = {"providers", "targets", "prompts"} & value.keys()
+    tests = {"tests", "scenarios", "defaultTest", "redteam"} & value.keys()
+    return len(asks) > 1 or (len(asks) == 1 and bool(tests))
+
+
+def _has_typed_provider(providers: object) -> bool:
+    """Return True if a provider has a `type`, as in our own suites: promptfoo's have an `id`."""
+    if not isinstance(providers, list):
+        return False
+    return any(isinstance(provider, dict) and "type" in provider for provider in providers)
+
+
+def _is_of_agentv(value: Mapping[str, Any]) -> bool:
+    """Return True for a suite of AgentV, which has `prompts` and `tests`, too."""
+    if value.keys() & _AGENTV:
+        return True
+    tests = value.get("tests")
+    if not isinstance(tests, list):
+        return False
+    for test in tests:
+        if isinstance(test, dict) and "vars" not in test and test.keys() & _TEST_OF_AGENTV:
+            return True
+    return False
+
+
+def convert(source: Source) -> SuiteDraft:
+    """Make a draft of a config."""
+    return _Converter(source).convert()
+
+
+class _Converter:
+    """One pass over a config.
+
+    Args:
+        source: the config.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.config = source.written
+        self.default_test = self.find_default_test()
+        self.draft = SuiteDraft("promptfoo")
+        self.templates = TemplateTranslator()
+        self.agents = Agents()
+        self.assertions = Assertions(self.draft, self.templates)
+        self.judge: Node | None = None
+        self.entries: dict[str, list[_Entry]] = {"providers": [], "prompts": []}
+        self.sections: dict[str, dict[Any, Any]] = {}
+        """The keys of the suite, each with its comments."""
+        self.matrix: dict[str, list[Any]] = {}
+        self.vars: dict[Any, Any] = {}
+        self.metadata: dict[str, Any] = {}
+        self.ids: set[str] = set()
+        self.prompt_config: dict[str, Any] = {}
+        self.has_defaults = False
+        """True if all tests have assertions in common."""
+        self.named: list[frozenset[str]] = []
+        """For each case, the vars that it has."""
+
+    def convert(self) -> SuiteDraft:
+        root = self.source.written
+        default_test = self.default_test
+        self.has_defaults = bool(default_test["assert"].value)
+        self.read_default_vars(default_test)
+        # Tests come first: templates depend on the vars that all of them have.
+        for key in root.value:
+            if key in _TESTS:
+                self.read_key(key, root[key])
+        if not self.named:
+            self.named.append(frozenset({*self.vars_by_name(), *self.matrix}))
+        self.templates.names = frozenset.intersection(*self.named)
+        self.read_default_test(default_test)
+        comments = dict.fromkeys(self.source.take_comments(root["defaultTest"]))
+        self.sections["expect"] = comments | self.section("expect")
+        for key in root.value:
+            if key not in _TESTS:
+                self.read_key(key, root[key])
+        if not root.value.get("prompts"):
+            self.section("prompts")["prompts"] = [self.templates.text("{{ prompt }}")]
+        if "cases" not in self.sections:
+            self.add_case_of_the_prompt()
+        if self.prompt_config:
+            self.add_prompt_config()
+        self.add_judges()
+        self.add_vars()
+        self.put_in_order()
+        for key in ("providers", "prompts"):
+            _tell_apart(self.draft.suite.get(key, ()))
+        for key in ("providers", "cases"):
+            self.make_choices(self.draft.suite.get(key, ()))
+        self.draft.suite |= dict.fromkeys(self.source.take_other_comments())
+        if text := self.agents.text:
+            self.draft.files[f"{MODULE}.py"] = text
+        self.draft.files |= self.assertions.transforms.files
+        return self.draft
+
+    def section(self, name: str) -> dict[Any, Any]:
+        return self.sections.setdefault(name, {})
+
+    def comments_before(self, written: Node) -> dict[YamlComment, None]:
+        """Return the comments before and beside the first line of a value, as keys."""
+        return dict.fromkeys(self.source.take_comments_before(written))
+
+    def read_key(self, key: str, written: Node) -> None:
+        """Translate one key of the config, and add it to its section."""
+        comments = self.source.take_comments_before(written)
+        match key:
+            case "defaultTest" | "$schema":
+                return
+            case "description":
+                made = self.read_description(written)
+            case "prompts":
+                made = {key: self.convert_each(written, self.read_prompt, "prompt", key)}
+            case "providers" | "targets":
+                what = key.removesuffix("s")
+                made = {
+                    "providers": self.convert_each(written, self.read_provider, what, "providers")
+                }
+            case "tests":
+                made = {"cases": self.read_tests(written)}
+            case "scenarios":
+                made = {"cases": self.read_scenarios(written)}
+            case "evaluateOptions":
+                made = self.read_evaluate_options(written)
+            case "threshold" if isinstance(written.value, int | float):
+                made = {"gate": {"min_pass_rate": written.value}}
+            case _:
+                if key in _SETTINGS:
+                    reason = _SETTINGS[key]
+                    comments.append(self.draft.lose(written, key, reason, weakens=False))
+                elif not key.startswith(("x-", ".", "_")):  # by custom, these hold shared anchors
+                    comments.append(self.draft.ignore(written))
+                self.section(key).update(dict.fromkeys(comments))
+                return
+        comments += self.source.take_comments(written)
+        self.add_to_sections(made, comments, key)
+
+    def add_to_sections(
+        self, made: Mapping[Any, Any], comments: list[YamlComment], last: str
+    ) -> None:
+        """Add each key to its section, with the comments before it; those after all to `last`."""
+        for name, value in made.items():
+            if isinstance(name, YamlComment):
+                comments.append(name)
+                continue
+            section = self.section(name)
+            section |= dict.fromkeys(comments)
+            comments = []
+            if isinstance(value, list):
+                section[name] = [*section.get(name, ()), *value]
+            else:
+                section[name] = value
+        if comments:
+            self.section(last).update(dict.fromkeys(comments))
+
+    def add_case_of_the_prompt(self) -> None:
+        """Add the case that promptfoo runs if assertions hold for all tests, and there is none."""
+        if "expect" not in self.section("expect"):
+            return
+        case: dict[Any, Any] = {"id": "the prompt as it is"}
+        if self.matrix:
+            case["matrix"] = self.matrix
+        case |= self.read_choices(self.config["tests"])
+        self.section("cases")["cases"] = [case]
+
+    def add_judges(self) -> None:
+        judges = [{"name": name, **model} for name, model in self.assertions.judges.items()]
+        if judges:
+            self.section("judges")["judges"] = judges
+
+    def add_vars(self) -> None:
+        """Add the vars of the suite."""
+        if self.templates.environment:
+            names = sorted(self.templates.environment)
+            self.vars["env"] = {name: f"${{{name}:-}}" for name in names}
+        if self.vars:
+            self.section("vars")["vars"] = self.vars
+
+    def put_in_order(self) -> None:
+        """Make the suite of the sections: known ones in their order, then others, then cases."""
+        others = [name for name in self.sections if name not in _ORDER and name != "cases"]
+        for name in (*_ORDER, *others, "cases"):
+            self.draft.suite |= self.sections.get(name, {})
+
+    def convert_each(
+        self, written: Node, read: Callable[[Node], list[_Entry]], what: str, section: str
+    ) -> list[Any]:
+        """Convert each entry of a list, or the only one; what can't be becomes a comment."""
+        made: list[Any] = []
+        for entry in _entries(written):
+            made += self.source.take_comments_before(entry)
+            parts: list[Any] = []
+            try:
+                for part, names in read(entry):
+                    parts.append(locate(part, entry.line))
+                    self.entries[section].append(_Entry(parts[-1], names))
+            except (UntranslatableError, ConfigError) as error:
+                parts = [self.draft.lose(entry, what, str(error), weakens=True)]
+            made += self.source.take_comments(entry)
+            made += parts
+        return made
+
+    # The part of the matrix that tests and providers choose.
+
+    def make_choices(self, parts: Iterable[Any]) -> None:
+        """Fill in our names where promptfoo's choose; all of them are what is usual."""
+        for part in parts:
+            if not isinstance(part, dict):
+                continue
+            for key, choice in list(part.items()):
+                if not isinstance(choice, _Choice):
+                    continue
+                names = self.choose(key, choice.written)
+                if names and len(names) < len(self.entries[key]):
+                    part[key] = names
+                    continue
+                del part[key]
+                if not names:
+                    written, what, reason = choice.written, choice.what, choice.reason
+                    part[self.draft.lose(written, what, reason, weakens=True)] = None
+
+    def choose(self, key: str, written: Node) -> list[str]:
+        """Return our names of the providers or prompts that references of promptfoo name."""
+        references = [str(entry.value) for entry in _entries(written)]
+        chosen = []
+        for number, entry in enumerate(self.entries[key], 1):
+            if any(_refers(reference, entry.names) for reference in references):
+                chosen.append(_name_of(key, entry, number))
+        return chosen
+
+    # Settings.
+
+    def read_description(self, written: Node) -> dict[Any, Any]:
+        text = str(written.value or "").strip()
+        if not text:
+            return {}
+        if _is_short(text):
+            return {"name": text}
+        return {"description": text}
+
+    def read_evaluate_options(self, written: Node) -> dict[Any, Any]:
+        settings: dict[Any, Any] = {}
+        for key, value in (written.value or {}).items():
+            name = _EVALUATE_OPTIONS.get(key)
+            if name is not None and isinstance(value, int | float) and value > 0:
+                setting: Any = value
+                if key == "timeoutMs":
+                    setting = seconds(value)
+                elif key == "maxEvalTimeMs":
+                    setting = {"max_duration_s": seconds(value)}
+                elif setting == 1 and key == "repeat":
+                    continue
+                settings |= self.comments_before(written[key])
+                settings[name] = setting
+            elif key == "delay":
+                reason = "`rpm` of a provider spaces its calls"
+                what = f"evaluateOptions.{key}"
+                comment = self.draft.lose(written[key], what, reason, weakens=False)
+                settings[comment] = None
+            elif key not in _NO_OPTIONS:
+                settings[self.draft.ignore(written[key])] = None
+        return settings
+
+    def read_provider(self, entry: Node) -> list[_Entry]:
+        return self.read_provider_of(entry, self.source)
+
+    def read_provider_of(self, entry: Node, source: Source) -> list[_Entry]:
+        """Return the providers of an entry of a file: several if it names another file."""
+        value = entry.value
+        if isinstance(value, str) and re.fullmatch(r"file://.*\.(ya?ml|json)", value):
+            other = source.read(value.removeprefix("file://"))
+            providers = []
+            for inner in _entries(other.written):
+                providers += self.read_provider_of(inner, other)
+            return providers
+        made = provider_of(entry, source, self.agents)
+        config = entry["config"]
+        options = made.options
+        if "params" in options:
+            options["params"] = source.with_comments(options["params"], config)
+        if "headers" in options:
+            options["headers"] = source.with_comments(options["headers"], config["headers"])
+        provider: dict[Any, Any] = {}
+        for name, reason in made.lost:
+            what = f"provider {made.id}: {name}"
+            lost = Lost(entry.file, entry.line, what, reason, name in WEAKENING)
+            self.draft.lost.append(lost)
+            provider[YamlComment(f"{lost.heading}: {name}: {reason}")] = None
+        provider |= options
+        if made.prompts is not None:
+            what = f"provider {made.id}: prompts"
+            provider["prompts"] = _Choice(what, entry["prompts"], _CHOICES["prompts"])
+        return [_Entry(provider, _names_of(value) | {made.id})]
+
+    # Prompts.
+
+    def read_prompt(self, entry: Node) -> list[_Entry]:
+        names = _names_of(entry.value)
+        return [_Entry(prompt, names) for prompt in self.read_prompts(entry)]
+
+    def read_prompts(self, entry: Node) -> list[Any]:
+        """Return the prompts of an entry: several if it names files, or a file has several."""
+        value = entry.value
+        label = None
+        if isinstance(value, dict):
+            label = value.get("label")
+            if config := value.get("config"):
+                self.read_prompt_config(config)
+            value = value.get("raw") or value.get("id")
+        if not isinstance(value, str):
+            raise UntranslatableError("a prompt is a text, a file, or has `raw`")
+        if re.match(r"(https?|langfuse|portkey|helicone)://|exec:", value):
+            reason = "it comes from elsewhere: write its text, or keep it in a file"
+            raise UntranslatableError(reason)
+        if not value.startswith("file://") and not re.fullmatch(_PATH, value):
+            return [self.prompt(value, label)]
+        prompts = []
+        for name in self.source.find(value.removeprefix("file://")):
+            prompts += self.read_prompt_file(name, label)
+        return prompts
+
+    def read_prompt_config(self, config: Any) -> None:
+        """Keep what the only prompt sets of the models, which is a setting of the providers here.
+
+        Raises:
+            UntranslatableError: there are other prompts, or it is no mapping.
+        """
+        written = self.config["prompts"].value
+        is_only = not isinstance(written, list) or len(written) == 1
+        if not is_only or not isinstance(config, dict):
+            keys = ", ".join(config)
+            reason = f"`config` of a prompt, {keys}: give it to a provider as `params`"
+            raise UntranslatableError(reason)
+        self.prompt_config = config
+
+    def add_prompt_config(self) -> None:
+        """Add the settings of the only prompt to each model, where they win."""
+        for provider in self.section("providers").get("providers", ()):
+            if not isinstance(provider, dict):
+                continue
+            if provider["type"] in ("openai", "anthropic"):
+                provider["params"] = {**provider.get("params", {}), **self.prompt_config}
+            else:
+                prompts = self.config["prompts"]
+                reason = "`config` of a prompt: these settings are for `openai` and `anthropic`"
+                comment = self.draft.lose(prompts, "prompt", reason, weakens=True)
+                self.section("prompts")[comment] = None
+
+    def read_prompt_file(self, name: str, label: str | None) -> list[Any]:
+        if re.search(_CODE, name):
+            reference = self.function_of(name, None)
+            if label:
+                return [{"name": label, "function": reference}]
+            return [{"function": reference}]
+        text = self.source.read_text(name)
+        if name.endswith((".yaml", ".yml", ".json")):
+            return [self.prompt(text.strip(), label)]
+        parts = re.split(r"^---\s*$", text, flags=re.MULTILINE)
+        prompts = [self.prompt(part.strip(), label) for part in parts if part.strip()]
+        as_it_is: Any = text.strip()
+        by_file = {"file": self.source.relative(name)}
+        if label:
+            as_it_is = {"name": label, "user": as_it_is}
+            by_file = {"name": label, **by_file}
+        if prompts == [as_it_is] and text.removesuffix("\n") == text.strip():
+            return [by_file]
+        return prompts
+
+    def function_of(self, name: str, default: str | None) -> str:
+        """Return a function of a file of code, as ci-evals names it.
+
+        Args:
+            name: the file, perhaps with `:function`.
+            default: the function of a Python file that names none.
+
+        Raises:
+            UntranslatableError: it can't be called from the suite's folder.
+        """
+        file, colon, function = name.partition(":")
+        path = self.source.relative(file)
+        reference = path + colon + function
+        if file.endswith(".py"):
+            function = function or default or ""
+            if not function:
+                raise UntranslatableError(_PROGRAM)
+            if path.startswith(".."):
+                raise UntranslatableError(f"{path} is not below the suite's folder")
+            module = path.removesuffix(".py").replace("/", ".")
+            reference = f"{module}:{function}"
+        if function_problem(reference, self.source.folder) is not None:
+            raise UntranslatableError(f"there is no {reference} to call in the suite's folder")
+        return reference
+
+    def prompt(self, text: str, label: str | None) -> Any:
+        messages = []
+        for role, content in _chat(text):
+            messages.append({"role": role, "content": self.templates.text(content)})
+        prompt: dict[str, Any] = {}
+        if label:
+            prompt["name"] = label
+        if [message["role"] for message in messages] == ["system", "user"]:
+            prompt["system"] = messages[0]["content"]
+            prompt["user"] = messages[1]["content"]
+        elif len(messages) > 1:
+            prompt["messages"] = messages
+        elif not label:
+            return messages[0]["content"]
+        else:
+            prompt["user"] = messages[0]["content"]
+        return prompt
+
+    # Tests.
+
+    def find_default_test(self) -> Node:
+        """Return what holds for all tests, which may stand in a file."""
+        written = self.source.written["defaultTest"]
+        if isinstance(written.value, str):
+            return self.source.read(written.value.removeprefix("file://")).written
+        return written
+
+    def read_default_vars(self, written: Node) -> None:
+        """Read what tests depend on: the vars and the judge of all tests."""
+        if not isinstance(written.value, dict):
+            return
+        self.judge = self.judge_of(written)
+        if self.judge is not None:
+            of_the_judge = self.source.take_comments(written["options"])
+            self.section("judges").update(dict.fromkeys(of_the_judge))
+        vars_: dict[str, Any] = {}
+        try:
+            vars_, self.matrix = self.read_vars(written)
+        except (UntranslatableError, ConfigError) as error:
+            what = "defaultTest.vars"
+            self.vars[self.draft.lose(written["vars"], what, str(error), weakens=True)] = None
+        self.vars |= self.comments_before(written["vars"])
+        self.vars |= self.source.with_comments(vars_, written["vars"])
+        metadata = written["metadata"].value
+        if isinstance(metadata, dict):
+            self.metadata = metadata
+
+    def read_default_test(self, written: Node) -> None:
+        """Read what else holds for all tests."""
+        if not isinstance(written.value, dict):
+            return
+        comments = self.source.take_comments_before(written)
+        comments += self.source.take_comments_before(written["assert"])
+        self.section("expect").update(dict.fromkeys(comments))
+        if expect := self.read_expect(written):
+            self.section("expect")["expect"] = expect
+        threshold = written["threshold"].value
+        if isinstance(threshold, int | float):
+            self.section("threshold").update(self.comments_before(written["threshold"]))
+            self.section("threshold")["threshold"] = threshold
+        lost: list[YamlComment] = []
+        for key in written.value:
+            if key in _OF_A_TEST:
+                what = f"defaultTest.{key}"
+                lost.append(self.draft.lose(written[key], what, _OF_A_TEST[key], weakens=True))
+            elif key not in _DEFAULT_TEST and key not in _CHOICES:
+                lost.append(self.draft.ignore(written[key]))
+        options = written["options"].value or {}
+        known = []
+        if code := options.get("transform"):
+            with suppress(UntranslatableError):
+                transform = self.assertions.transforms.of(code, self.source)
+                self.section("transform")["transform"] = transform
+                known.append("transform")
+        if "runSerially" in options:
+            if options["runSerially"]:
+                self.section("max_concurrency")["max_concurrency"] = 1
+            known.append("runSerially")
+        lost += self.lose_options(written, "defaultTest", known)
+        if lost:
+            self.section("expect").update(dict.fromkeys(lost))
+
+    def judge_of(self, written: Node) -> Node | None:
+        provider = written["options"]["provider"]
+        if provider.value:
+            return provider
+        return self.judge
+
+    def lose_options(self, written: Node, where: str, known: Iterable[str]) -> list[YamlComment]:
+        """Note the options of a test that are not `known`, and return their comments."""
+        options = written["options"]
+        comments: list[YamlComment] = []
+        if not isinstance(options.value, dict):
+            return comments
+        for key in options.value:
+            if key not in ("provider", "disableVarExpansion", "repeat", *known):
+                reason = _OPTIONS.get(key, _OF_A_MODEL)
+                what = f"{where}.options.{key}"
+                weakens = key in _OPTIONS
+                comments.append(self.draft.lose(options[key], what, reason, weakens=weakens))
+        return comments
+
+    def read_tests(self, written: Node) -> list[Any]:
+        made: list[Any] = []
+        for entry in _entries(written):
+            try:
+                if isinstance(entry.value, str):
+                    made += self.read_test_files(entry)
+                elif isinstance(entry.value, dict) and isinstance(entry.value.get("path"), str):
+                    path = entry.value["path"].removeprefix("file://")
+                    made += self.call_tests(entry, path, entry.value.get("config"))
+                else:
+                    made.append(self.read_test(entry))
+            except (UntranslatableError, ConfigError) as error:
+                made += self.source.take_comments(entry)
+                made.append(self.draft.lose(entry, "tests", str(error), weakens=True))
+        return made
+
+    def read_test_files(self, entry: Node) -> list[Any]:
+        pattern = entry.value.removeprefix("file://")
+        if re.search(_CODE, pattern):
+            return self.call_tests(entry, pattern, {})
+        if not re.search(r"\.(csv|ya?ml|json|jsonl)$", pattern):
+            raise UntranslatableError(_ONLY_FILES)
+        made: list[Any] = [*self.source.take_comments_before(entry)]
+        for name in self.source.find(pattern):
+            made += self.read_test_file(name)
+        return made
+
+    def call_tests(self, entry: Node, name: str, config: Any) -> list[Any]:
+        """Return the cases that code makes now: a later change of the code needs a new import."""
+        function = self.function_of(name, "generate_tests")
+        arguments = []
+        if config:
+            arguments = [config]
+        try:
+            (tests,) = call_function(function, [arguments], self.source.folder)
+        except ConfigError as error:
+            raise UntranslatableError(error.problems[0].message) from error
+        if not isinstance(tests, list):
+            raise UntranslatableError(f"{function} returned no list of tests")
+        comments = [YamlComment(f"made by {function} as this was imported")]
+        return comments + self.read_tests(entry.with_value(tests))
+
+    def read_test_file(self, name: str) -> list[Any]:
+        """Return the cases of a file; a CSV file that ci-evals can read stays what it is."""
+        other = self.source.read(name)
+        rows = other.written
+        is_csv = name.endswith(".csv")
+        has_choices = any(self.default_test[key].value is not None for key in _CHOICES)
+        if is_csv and not self.matrix and not has_choices:
+            columns = plain_columns(rows.value)
+            if columns is not None:
+                self.named.append(frozenset({*columns, *self.vars_by_name()}))
+                return [{"file": self.source.relative(name)}]
+        outer = self.source
+        self.source = other
+        try:
+            if not is_csv:
+                return self.read_tests(rows)
+            return [self.read_test(row.with_value(test_of_row(row.value))) for row in rows.items()]
+        finally:
+            self.source = outer
+
+    def read_scenarios(self, written: Node) -> list[Any]:
+        """Return a case for each pair of a configuration and a test."""
+        made: list[Any] = []
+        if not isinstance(written.value, list):
+            return made
+        for scenario in written.items():
+            configs = scenario["config"]
+            tests = scenario["tests"]
+            if not _has_mappings(configs) or not _has_mappings(tests):
+                reason = "only lists of mappings are read"
+                made.append(self.draft.lose(scenario, "scenarios", reason, weakens=True))
+                continue
+            for config in configs.items():
+                for test in tests.items():
+                    try:
+                        made.append(self.read_test(_merge_tests(config, test)))
+                    except (UntranslatableError, ConfigError) as error:
+                        made.append(self.draft.lose(test, "scenarios", str(error), weakens=True))
+        return made
+
+    def read_test(self, written: Node) -> Any:
+        test = written.value
+        if not isinstance(test, dict):
+            raise UntranslatableError("a test is a mapping, or the path of a file")
+        # This may fail, so no comment is taken before.
+        vars_, matrix = self.read_vars(written)
+        comments = self.comments_before(written)
+        case: dict[Any, Any] = {}
+        title = "description"
+        if not str(test.get(title) or "").strip() and str(test.get("name") or "").strip():
+            title = "name"
+        description = str(test.get(title) or "").strip()
+        if description:
+            case |= self.comments_before(written[title])
+            if _is_short(description) and description not in self.ids:
+                case["id"] = description
+            else:
+                case["description"] = description
+            self.ids.add(description)
+        default_matrix = {key: self.matrix[key] for key in self.matrix if key not in vars_}
+        matrix = default_matrix | matrix
+        case |= self.comments_before(written["vars"])
+        if vars_:
+            case["vars"] = self.source.with_comments(vars_, written["vars"])
+        if matrix:
+            case["matrix"] = self.source.with_comments(matrix, written["vars"])
+        names = frozenset({*vars_, *matrix, *self.vars_by_name()})
+        self.named.append(names)
+        case |= self.comments_before(written["assert"])
+        known: list[str] = []
+        if expect := self.read_own_expect(written, names):
+            code = (test.get("options") or {}).get("transform")
+            if code and self.can_transform_alone(expect):
+                with suppress(UntranslatableError):
+                    _add_transform(expect, self.assertions.transforms.of(code, self.source))
+                    known.append("transform")
+            case["expect"] = expect
+        if test.get("threshold") is not None:
+            case |= self.comments_before(written["threshold"])
+            case["threshold"] = test["threshold"]
+        metadata = {**self.metadata, **(test.get("metadata") or {})}
+        if metadata:
+            case |= self.comments_before(written["metadata"])
+            case["metadata"] = self.source.with_comments(metadata, written["metadata"])
+        options = written["options"]
+        if options["repeat"].value is not None:
+            case |= dict.fromkeys(self.source.take_comments(options))
+            case["runs"] = options["repeat"].value
+        case |= self.read_choices(written)
+        case |= self.lose_keys_of_a_test(written, (*_DEFAULT_TEST, *_CHOICES, title))
+        case |= dict.fromkeys(self.lose_options(written, "tests", known))
+        comments |= dict.fromkeys(self.source.take_comments(written))
+        return locate({**comments, **case}, written.line)
+
+    def read_choices(self, written: Node) -> dict[Any, Any]:
+        """Return what a test, or else `defaultTest`, says about its providers and prompts."""
+        chosen: dict[str, Node] = {}
+        for key in _CHOICES:
+            for test in (written, self.default_test):
+                if key in test and test[key].value is not None:
+                    chosen.setdefault(key, test[key])
+        made: dict[Any, Any] = {}
+        for key in ("providers", "prompts"):
+            if key in chosen:
+                made[key] = _Choice(f"tests.{key}", chosen[key], _CHOICES[key])
+        if "provider" in chosen:
+            made.pop("providers", None)  # which are not asked then
+            made |= self.read_own_provider(chosen["provider"])
+        return made
+
+    def read_own_provider(self, written: Node) -> dict[Any, Any]:
+        """Return the choice of the provider that a test has, if that is one of the config.
+
+        Another model of the only provider is an override.
+        """
+        key = "targets"
+        if "providers" in self.config:
+            key = "providers"
+        entries = list(_entries(self.config[key]))
+        reference = str(written.value)
+        is_listed = any(_refers(reference, _names_of(entry.value)) for entry in entries)
+        if len(entries) == 1 and not is_listed:
+            with suppress(UntranslatableError):
+                overrides = _overrides(
+                    provider_of(entries[0], self.source).options,
+                    provider_of(written, self.source).options,
+                )
+                if overrides:
+                    return {"overrides": overrides}
+        return {"providers": _Choice("tests.provider", written, _CHOICES["provider"])}
+
+    def can_transform_alone(self, expect: list[Any]) -> bool:
+        """Return True if the graders of a test can have its transform: no others have one."""
+        if self.has_defaults:
+            return False
+        return not any(_transforms(entry) for entry in expect)
+
+    def lose_keys_of_a_test(self, written: Node, known: Iterable[str]) -> dict[YamlComment, None]:
+        """Note the keys of a test that are not `known`, unless promptfoo ignores them, too."""
+        comments = []
+        for key in written.value:
+            if key in known:
+                continue
+            what, place = f"tests.{key}", written[key]
+            if key in _OF_A_TEST:
+                comments.append(self.draft.lose(place, what, _OF_A_TEST[key], weakens=True))
+            elif key.startswith("__"):  # of a CSV file
+                comments.append(self.draft.lose(place, what, NOTHING_LIKE_IT, weakens=False))
+            else:
+                comments.append(self.draft.ignore(place))
+        return dict.fromkeys(comments)
+
+    def read_own_expect(self, written: Node, names: frozenset[str]) -> list[Any]:
+        """Return what a test expects; its assertions may ask for the vars that it has."""
+        self.templates.names = names
+        return self.read_expect(written)
+
+    def vars_by_name(self) -> dict[str, Any]:
+        """Return the vars of the suite without comments."""
+        return {name: value for name, value in self.vars.items() if isinstance(name, str)}
+
+    def read_vars(self, written: Node) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+        """Return the vars of a test, and those that have several values."""
+        given = written["vars"].value
+        if isinstance(given, str):
+            given = self.source.read(given.removeprefix("file://")).written.value
+        vars_: dict[str, Any] = {}
+        matrix: dict[str, list[Any]] = {}
+        if not isinstance(given, dict):
+            return vars_, matrix
+        keeps_lists = (written["options"].value or {}).get("disableVarExpansion")
+        for name, value in given.items():
+            if _is_matrix(value) and not keeps_lists:
+                matrix[name] = []
+                for item in value:
+                    matrix[name] += self.values(item)
+                continue
+            values = self.values(value)
+            if len(values) > 1:
+                matrix[name] = values
+            else:
+                vars_[name] = values[0]
+        return self.fill_vars(vars_), matrix
+
+    def fill_vars(self, vars_: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in the vars that are templates over others."""
+        filled = {}
+        values = {**self.vars_by_name(), **vars_}
+        for name, value in vars_.items():
+            filled[name] = value
+            if isinstance(value, str) and is_template(value):
+                source = TemplateTranslator().text(value)
+                try:
+                    filled[name] = template_sandbox().from_string(source).render(values)
+                except Exception as error:  # a template of the file can raise anything
+                    cause = one_line(describe_error(error, values))
+                    reason = f"the var {name!r}, a template, cannot be rendered: {cause}"
+                    raise UntranslatableError(reason) from error
+        return filled
+
+    def values(self, value: Any) -> list[Any]:
+        """Return the values of a var: several if it is a pattern of files."""
+        if not isinstance(value, str) or not value.startswith("file://"):
+            return [value]
+        if re.search(_NO_TEXT, value):
+            raise UntranslatableError(f"the var {value}: only texts and data are read from files")
+        names = self.source.find(value.removeprefix("file://"))
+        return [self.read_value(name) for name in names]
+
+    def read_value(self, name: str) -> Any:
+        """Return a file as a value; its text where promptfoo trims more than the last line feed."""
+        by_file = {"file": self.source.relative(name)}
+        if name.endswith((".json", ".yaml", ".yml")) or not self.source.locate(name).is_file():
+            return by_file
+        text = self.source.read_text(name)
+        if text.removesuffix("\n") == text.strip():
+            return by_file
+        return text.strip()
+
+    def read_expect(self, written: Node) -> list[Any]:
+        given = written["assert"]
+        if given.value is None:
+            return []
+        if not isinstance(given.value, list):
+            return [self.draft.lose(given, "assert", "assertions are a list", weakens=True)]
+        judge = self.judge_of(written)
+        transforms = [each["options"]["transform"].value for each in (written, self.default_test)]
+        self.assertions.is_transformed = any(transforms)
+        made: list[Any] = []
+        for entry in given.items():
+            made += self.source.take_comments(entry)
+            try:
+                made += self.assertions.convert(entry, judge, self.source)
+            except (UntranslatableError, ConfigError) as error:
+                if isinstance(entry.value, dict):
+                    kind = entry.value.get("type")
+                else:
+                    kind = original(entry.value)[:40]
+                made.append(self.draft.lose(entry, f"assert: {kind}", str(error), weakens=True))
+        return made
+
+
+def _entries(written: Node) -> Iterable[Node]:
+    """Return the entries of a list; a single value is the only one."""
+    if isinstance(written.value, list):
+        return written.items()
+    return [written]
+
+
+def _is_matrix(value: object) -> TypeGuard[list[Any]]:
+    """Return True for a list of texts, of which promptfoo makes a test each."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], str)
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= _LONGEST_ID and "\n" not in text
+
+
+def _has_mappings(written: Node) -> bool:
+    if not isinstance(written.value, list):
+        return False
+    return all(isinstance(item, dict) for item in written.value)
+
+
+def _merge_tests(config: Node, test: Node) -> Node:
+    """Return a test of a scenario with one of its configurations, in the place of the test."""
+    merged = {**config.value, **test.value}
+    for key in ("vars", "options"):
+        merged[key] = {**(config.value.get(key) or {}), **(test.value.get(key) or {})}
+    merged["assert"] = [*(config.value.get("assert") or ()), *(test.value.get("assert") or ())]
+    return test.with_value(merged)
+
+
+def _tell_apart(entries: Iterable[Any]) -> None:
+    """Give a name to each provider or prompt that would have the same one as another before it."""
+    taken: Counter[str] = Counter()
+    for entry in entries:
+        if not isinstance(entry, dict):
+            continue
+        name = entry.get("name")
+        if not name and "file" in entry:
+            name = Path(entry["file"]).stem
+        elif not name and "model" in entry:
+            name = f"{entry.get('type')}:{entry['model']}"
+        if not name:
+            continue
+        taken[name] += 1
+        if taken[name] > 1:
+            rest = {key: value for key, value in entry.items() if key != "name"}
+            entry.clear()
+            entry["name"] = f"{name} {taken[name]}"
+            entry.update(rest)
+
+
+_CHAT_IN_JSON = r"""\s*\[\s*(\{%.*?%\}\s*)*\{\s*['"]?(role|content)\b"""
+_CHAT_IN_YAML = r"""(\s*(\#[^\n]*|\{%.*?%\})?\n)*\s*-\s+['"]?(role|content)['"]?\s*:"""
+_MADE_CHAT = (
+    "it is a chat whose messages a template makes: write each message,"
+    " or let a `function` of the prompt make them"
+)
+
+
+def _chat(text: str) -> list[tuple[str, str]]:
+    """Return the roles and texts that a prompt is in JSON or YAML; a plain one is the user's.
+
+    Comments of Jinja are left out, as they are when it is rendered.
+    """
+    messages = None
+    text = re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL)
+    try:
+        if re.match(_CHAT_IN_JSON, text, re.DOTALL):
+            messages = json.loads(quote_dumped(text))
+        elif re.match(_CHAT_IN_YAML, text, re.DOTALL):
+            messages = yaml.safe_load(_quote_templates(text))
+    except (ValueError, yaml.YAMLError):
+        raise UntranslatableError(_MADE_CHAT) from None
+    if not isinstance(messages, list):
+        return [("user", text)]
+    for message in messages:
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            return [("user", text)]
+    if not all(isinstance(message.get("content"), str) for message in messages):
+        raise UntranslatableError("a message of it has parts other than text")
+    return [(_ROLES[message["role"]], message["content"]) for message in messages]
+
+
+def _quote_templates(text: str) -> str:
+    """Return YAML in which a value that begins with a template is a text."""
+
+    def quote(found: re.Match[str]) -> str:
+        return found[1] + json.dumps(found[2], ensure_ascii=False)
+
+    return re.sub(r"(?m)^(\s*(?:- )?\w+:\s+)(\{\{.*\}\})\s*$", quote, text)
+
+
+def _transforms(entry: Any) -> bool:
+    """Return True if a grader has a transform, or a part of it."""
+    if not isinstance(entry, dict):
+        return False
+    for options in entry.values():
+        if "transform" in options or any(_transforms(part) for part in options.get("of", ())):
+            return True
+    return False
+
+
+def _add_transform(expect: Iterable[Any], transform: str) -> None:
+    """Give a transform to graders that read the answer."""
+    for entry in expect:
+        if not isinstance(entry, dict):
+            continue
+        for name, options in entry.items():
+            grader = GRADERS[name.removeprefix("not_")]
+            if "of" in options:
+                _add_transform(options["of"], transform)
+            elif grader.reads_text:
+                options["transform"] = transform
+
+
+def _names_of(entry: Any) -> frozenset[str]:
+    """Return what promptfoo knows a provider or prompt by: its id, its label or its text."""
+    if not isinstance(entry, dict):
+        return frozenset([str(entry)])
+    return frozenset(str(entry[key]) for key in ("id", "label", "raw") if key in entry)
+
+
+def _refers(reference: str, names: Iterable[str]) -> bool:
+    """Return True if a reference of promptfoo is one of some names: `openai:*` is, too."""
+    reference = reference.removeprefix("file://")
+    for full_name in names:
+        name = full_name.removeprefix("file://")
+        if name == reference or name.startswith(f"{reference}:"):
+            return True
+        if reference.endswith("*") and name.startswith(reference.removesuffix("*")):
+            return True
+    return False
+
+
+def _name_of(key: str, entry: _Entry, number: int) -> str:
+    """Return the name of a provider or prompt in the suite; a provider without one gets its id."""
+    made = entry.made
+    if key == "prompts" and not isinstance(made, dict):
+        return f"prompt {number}"
+    if "name" in made:
+        return str(made["name"])
+    if key == "providers":
+        rest = dict(made)
+        made.clear()
+        made["name"] = min(entry.names).replace(",", ";")
+        made.update(rest)
+        return str(made["name"])
+    if "file" in made:
+        return Path(made["file"]).stem
+    return str(made.get("function", f"prompt {number}"))
+
+
+def _overrides(usual: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a case overrides to have another provider; nothing if more than that differs."""
+    overridden = ("name", "model", "params")
+    for key in {*usual, *other}.difference(overridden):
+        if usual.get(key) != other.get(key):
+            return {}
+    if "model" not in other or not set(usual.get("params", {})) <= set(other.get("params", {})):
+        return {}
+    overrides = {"model": other["model"]}
+    if other.get("params"):
+        overrides["params"] = other["params"]
+    return overrides

@@ -1,0 +1,86 @@
+"""Tests in CSV files: columns are vars, and those that begin with `__` say what is expected."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ci_evals.model.case import Case
+from ci_evals.plugins.importers.promptfoo.assertions import KINDS
+from ci_evals.suite.keys import keys_of
+
+_SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
+
+
+def plain_columns(rows: Sequence[Mapping[str, str]]) -> frozenset[str] | None:
+    """Return the columns if ci-evals reads the file as it is; None if some have a meaning."""
+    if not rows:
+        return frozenset()
+    columns = frozenset(rows[0])
+    special = columns.intersection(keys_of(Case)) - {"input"}
+    if special or "" in columns or any(column.startswith("__") for column in columns):
+        return None
+    return columns
+
+
+def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row as a test, as it would stand in the config."""
+    test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
+    for column, cell in row.items():
+        if not column:
+            continue  # as separators at the ends of lines make it
+        if not column.startswith("__"):
+            test["vars"][column] = cell
+            continue
+        if not cell.strip():
+            continue
+        name, _, rest = column.removeprefix("__").partition(":")
+        if name == "metadata":
+            key = rest.removesuffix("[]")
+            if rest.endswith("[]"):
+                test["metadata"][key] = [part.strip() for part in cell.split(",") if part.strip()]
+            else:
+                test["metadata"][key] = cell
+        elif name == "description":
+            test["description"] = cell
+        elif name in ("prefix", "suffix"):
+            test["options"][name] = cell
+        elif name in ("metric", "config"):
+            continue  # they belong to the column of an assertion
+        elif re.fullmatch(r"expected\d*", name):
+            test["assert"].append(_assertion(row, column))
+        elif name == "threshold":
+            test["threshold"] = float(cell)
+        else:
+            test[column] = cell  # listed as what is not translated
+    return {key: value for key, value in test.items() if value}
+
+
+def _assertion(row: Mapping[str, str], column: str) -> dict[str, Any]:
+    """Return the assertion of a cell, with the threshold and the metric of other columns."""
+    assertion = _parse_assertion(row[column].strip())
+    threshold = row.get(f"__config:{column}:threshold", "").strip()
+    if threshold:
+        assertion["threshold"] = float(threshold)
+    if row.get("__metric"):
+        assertion["metric"] = row["__metric"]
+    return assertion
+
+
+def _parse_assertion(text: str) -> dict[str, Any]:
+    """Return the assertion in `contains: Paris` or `similar(0.8): …`; else equality to the text."""
+    equals = {"type": "equals", "value": text}
+    found = re.match(r"(not-)?([a-z:-]+?)(?:\((\d*\.?\d+)\))?\s*(?::\s*(.*))?$", text, re.DOTALL)
+    if found is None:
+        return equals
+    negation, name, threshold, value = found.groups()
+    kind = _SHORT.get(name, name)
+    if kind not in KINDS:
+        return equals
+    assertion: dict[str, Any] = {"type": kind}
+    if negation:
+        assertion["type"] = f"not-{kind}"
+    if value:
+        assertion["value"] = value
+    if threshold:
+        assertion["threshold"] = float(threshold)
+    return assertion

@@ -1,0 +1,232 @@
+"""Files of other tools: their values with lines, and their comments."""
+
+import csv
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic_core import from_json
+
+from ci_evals.errors import ConfigError, Problem
+from ci_evals.plugins.importers.writing import YamlComment
+from ci_evals.suite.nodes import Node
+from ci_evals.suite.yaml import LOADER, Lines, parse, read_text
+
+
+@dataclass(slots=True)
+class Source:
+    """A file of another tool.
+
+    Args:
+        path: the file.
+        shown: its name in messages.
+        folder: of the suite that is made: where its relative paths start.
+        written: what it holds; rows of CSV and JSONL are a list.
+        comments: by the line that they stand before or beside; taken out as they find their place.
+        start: the folder where the paths in it start; its own if left out.
+    """
+
+    path: Path
+    shown: str
+    folder: Path
+    written: Node
+    comments: dict[int, list[str]] = field(default_factory=dict)
+    start: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.start is None:
+            self.start = self.path.parent
+
+    def locate(self, name: str) -> Path:
+        """Return the file of a path that this file has."""
+        assert self.start is not None
+        return self.start / name
+
+    def relative(self, name: str) -> str:
+        """Return a path that this file has as one that starts at the suite."""
+        return Path(os.path.relpath(self.locate(name), self.folder)).as_posix()
+
+    def take_comments(self, node: Node) -> list[YamlComment]:
+        """Return the comments before and inside a value as one, or none, and forget them."""
+        return self._take_at(node, _last_line(node.lines))
+
+    def take_comments_before(self, node: Node) -> list[YamlComment]:
+        """Return the comments before and beside the first line of a value, and forget them."""
+        return self._take_at(node, node.line)
+
+    def with_comments(self, made: Mapping[Any, Any], written: Node) -> dict[Any, Any]:
+        """Return a mapping with the comments that the same keys have in its original."""
+        commented: dict[Any, Any] = {}
+        for key, value in made.items():
+            if isinstance(key, str) and key in written:
+                commented |= dict.fromkeys(self.take_comments(written[key]))
+            commented[key] = value
+        return commented
+
+    def take_other_comments(self) -> list[YamlComment]:
+        """Return the comments that nobody took as one, or none."""
+        return self._take(range(1, max(self.comments, default=0) + 1))
+
+    def _take_at(self, node: Node, last: int | None) -> list[YamlComment]:
+        if node.line is None or last is None or node.file != self.shown:
+            return []
+        return self._take(range(node.line, last + 1))
+
+    def _take(self, numbers: range) -> list[YamlComment]:
+        lines = []
+        for number in numbers:
+            lines += self.comments.pop(number, [])
+        if not lines:
+            return []
+        return [YamlComment("\n".join(lines))]
+
+    def find(self, name: str) -> list[str]:
+        """Return the files of a path or glob that this file has.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if not any(sign in name for sign in "*?["):
+            return [name]
+        start = self.locate("")
+        found = [path.relative_to(start).as_posix() for path in sorted(start.glob(name))]
+        if not found:
+            raise ConfigError([Problem(self.shown, None, "", f"no file matches {name!r}")])
+        return found
+
+    def read_text(self, name: str) -> str:
+        """Return the text of another file that this one names.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        return read_text(self.locate(name), self.relative(name))
+
+    def read(self, name: str) -> "Source":
+        """Return another file that this one names; its paths start where those of this one do.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        other = read_source(self.locate(name), self.relative(name), self.folder)
+        other.start = self.start
+        return other
+
+
+def read_source(path: Path, shown: str, folder: Path) -> Source:
+    """Read a file of another tool.
+
+    Args:
+        path: a file of YAML, JSON, JSONL or CSV.
+        shown: its name in messages.
+        folder: of the suite that is made.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    text = read_text(path, shown)
+    comments: dict[int, list[str]] = {}
+    match path.suffix.lower():
+        case ".jsonl" | ".ndjson":
+            value, lines = _read_jsonl(text, shown)
+        case ".csv":
+            value, lines = _read_csv(text, shown)
+        case suffix:
+            value, lines, problems = parse(text, shown)
+            if problems:
+                raise ConfigError(problems)
+            if suffix != ".json":
+                comments = _read_comments(text)
+    return Source(path, shown, folder, Node(value, lines, shown), comments)
+
+
+def _last_line(lines: Lines) -> int:
+    """Return the last line in which something of a value begins."""
+    last = lines.line or 0
+    for inner in lines.inside.values():
+        if isinstance(inner, Lines):
+            last = max(last, _last_line(inner))
+        else:
+            last = max(last, inner)
+    return last
+
+
+def _read_jsonl(text: str, shown: str) -> tuple[list[Any], Lines]:
+    rows: list[Any] = []
+    lines = Lines(1)
+    # Only "\n" ends a line: JSON may have U+2028 in a text, where `splitlines` would cut.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = from_json(line)
+        except ValueError as error:
+            problem = Problem(shown, number, "", f"not a line of JSON: {error}")
+            raise ConfigError([problem]) from None
+        lines.inside[len(rows)] = Lines(number)
+        rows.append(row)
+    return rows, lines
+
+
+def _read_csv(text: str, shown: str) -> tuple[list[Any], Lines]:
+    rows: list[Any] = []
+    lines = Lines(1)
+    reader = csv.reader(StringIO(text, newline=""))
+    try:
+        columns = [column.strip() for column in next(reader, [])]
+        number = reader.line_num + 1
+        for cells in reader:
+            if any(cells):
+                lines.inside[len(rows)] = Lines(number)
+                rows.append(dict(zip(columns, cells, strict=False)))
+            number = reader.line_num + 1
+    except csv.Error as error:
+        problem = Problem(shown, reader.line_num, "", f"not valid CSV: {error}")
+        raise ConfigError([problem]) from None
+    return rows, lines
+
+
+def _read_comments(text: str) -> dict[int, list[str]]:
+    """Return the comments of a YAML text by the line that they stand before or beside."""
+    inside_texts: set[int] = set()
+    ends: dict[int, int] = {}  # the column after the last token, by line
+    for token in yaml.scan(text, Loader=LOADER):
+        start, end = token.start_mark, token.end_mark
+        if end is None:
+            continue
+        ends[end.line] = max(ends.get(end.line, 0), end.column)
+        if isinstance(token, yaml.ScalarToken) and start is not None:
+            last = end.line
+            if token.style in ("|", ">"):
+                last -= 1
+            inside_texts.update(range(start.line + 1, last + 1))
+    found: dict[int, list[str]] = {}
+    waiting: list[str] = []
+    lines = text.splitlines()
+    for index, line in enumerate(lines):
+        if index in inside_texts or not line.strip():
+            continue
+        if line.lstrip().startswith("#"):
+            waiting += _worth_keeping(line.lstrip())
+            continue
+        after = line[ends.get(index, len(line)) :]
+        if beside := re.search(r"(?:^|\s)(#.*)", after):
+            waiting += _worth_keeping(beside[1])
+        if waiting:
+            found[index + 1] = waiting
+            waiting = []
+    if waiting:
+        found[len(lines) + 1] = waiting
+    return found
+
+
+def _worth_keeping(comment: str) -> list[str]:
+    text = comment.removeprefix("#").removeprefix(" ").rstrip()
+    if not text or text.startswith("yaml-language-server"):
+        return []
+    return [text]

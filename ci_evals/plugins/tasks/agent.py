@@ -1,0 +1,416 @@
+"""The provider `task`: a command works in a fresh sandbox of a task folder, then the task's
+verifier rewards what it left there.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from jinja2 import TemplateSyntaxError
+
+from ci_evals.errors import ProviderError, StorageError
+from ci_evals.files import file_name
+from ci_evals.format import one_line
+from ci_evals.model.case import Task
+from ci_evals.model.fields import NonEmpty, OneOrMore
+from ci_evals.model.request import Request
+from ci_evals.model.response import Detail, Response, Step
+from ci_evals.plugins.tasks.containers import ContainerEngine
+from ci_evals.plugins.tasks.repositories import Changes, Repositories
+from ci_evals.plugins.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
+from ci_evals.providers.answer import MAX_STEP_CHARACTERS, clean_text, encode_json
+from ci_evals.providers.base import Provider, Resources
+from ci_evals.providers.command import ProgramOptions
+from ci_evals.providers.command_line import program_problems
+from ci_evals.providers.subprocess import ProgramEnd
+from ci_evals.redaction import Redactor, sensitive_values
+from ci_evals.registry import TRANSCRIPTS
+from ci_evals.templating import Absent, describe_error, template_sandbox
+from ci_evals.user_code import load_target, missing_target, target_parts
+
+_READ_S = 60.0
+_DIFF = "agent.diff"
+BUILT_IN = ("auto", "folder", "docker", "podman")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAgent(ProgramOptions):
+    """Runs a command in a fresh working copy of a task, then the task's verifier, whose reward is
+    the score.
+
+    Args:
+        command: the agent with its arguments, each a template over `input`, `case`, `run`, `model`,
+            `params` and `folder`, the suite's; it reads the instruction on stdin. A text is split
+            as a POSIX shell would.
+        env: added to the environment of the agent and of the verifier.
+        transcript: the format in which a coding agent prints its work: `claude-code`, `codex`,
+            `gemini-cli` or `opencode`.
+        transcript_file: the file in the working copy that has the transcript; stdout when left
+            out.
+        model: the `model` of the templates, unless a case overrides it.
+        params: likewise; those that a case overrides win.
+        sandbox: where it runs: `docker`; `podman`; `folder`, a temporary one on this machine;
+            `auto`, Docker or else Podman for tasks that ask for an image and a folder for the
+            others; or `module:function`.
+    """
+
+    kind: ClassVar[str] = "task"
+    works_on_tasks: ClassVar[bool] = True
+
+    command: str | OneOrMore[str]
+    transcript_file: NonEmpty | None = None
+    model: NonEmpty | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    sandbox: str = "auto"
+
+    @property
+    def details(self) -> Sequence[Detail]:
+        if self.transcript is None:
+            return ("first_token",)
+        return ("cost", "steps", "first_token")
+
+    @property
+    def default_name(self) -> str:
+        return f"task:{Path(self.argv[0]).name}"
+
+    def problems(self, folder: Path) -> list[str]:
+        found = ProgramOptions.problems(self, folder)
+        if self.transcript_file is not None and self.transcript is None:
+            found.append("transcript_file: name its format: add `transcript`")
+        if found:
+            return found
+        for word in self.argv:
+            try:
+                template_sandbox().from_string(word)
+            except TemplateSyntaxError as error:
+                shown = one_line(word, 80)
+                found.append(f"command: {shown!r} is not a valid template: {error.message}")
+        if self.sandbox in BUILT_IN:
+            return found
+        if target_parts(self.sandbox) is None:
+            names = ", ".join(BUILT_IN)
+            found.append(f"sandbox: expected module:function, or one of {names}")
+            return found
+        problem = missing_target(self.sandbox, folder)
+        if problem is not None:
+            found.append(f"sandbox: {problem}")
+        return found
+
+    def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
+        for request in requests:
+            try:
+                program = _render_command(self, request, str(folder))[0]
+            except ProviderError as error:
+                yield request, error.message
+                continue
+            if self._runs_here(request.case.task) and not Path(program).parent.name:
+                problems = program_problems([program], folder, self.env.get("PATH"))
+                if problems:
+                    yield request, problems[0]
+
+    def _runs_here(self, task: Task | None) -> bool:
+        """Return True if the program must be on this machine before a task is set up."""
+        if task is None or task.setup or self.sandbox not in ("auto", "folder"):
+            return False
+        return self.sandbox == "folder" or not needs_container(task)
+
+    def open(self, resources: Resources) -> Provider:
+        """Make the live agent.
+
+        Raises:
+            ConfigError: its sandbox cannot be imported.
+        """
+        make_sandbox: MakeSandbox
+        match self.sandbox:
+            case "auto":
+                make_sandbox = _AutomaticSandbox().sandbox
+            case "folder":
+                make_sandbox = folder_sandbox
+            case "docker" | "podman":
+                make_sandbox = ContainerEngine(self.sandbox).sandbox
+            case target:
+                make_sandbox = load_target(target)
+        return _Agent(self, make_sandbox, resources)
+
+
+def needs_container(task: Task) -> bool:
+    """Return True if a task asks for an image."""
+    return bool(task.image or task.has_dockerfile)
+
+
+class _AutomaticSandbox:
+    """A container for the tasks that ask for an image, and a folder for the others."""
+
+    def __init__(self) -> None:
+        self._engine = ContainerEngine("docker", "podman")
+
+    def sandbox(self, task: Task) -> AbstractAsyncContextManager[Sandbox]:
+        if needs_container(task):
+            return self._engine.sandbox(task)
+        return folder_sandbox(task)
+
+
+class _Agent:
+    def __init__(self, options: TaskAgent, make_sandbox: MakeSandbox, resources: Resources) -> None:
+        self._options = options
+        self._make_sandbox = make_sandbox
+        self._redactor = Redactor(sensitive_values({**os.environ, **options.env}))
+        self._repositories = resources.shared(Repositories)
+        self._files = resources.files
+        self._folder = str(resources.folder)
+
+    async def answer(self, request: Request) -> Response:
+        task = request.case.task
+        if task is None:
+            raise ProviderError("rejected", "the case is not a task folder")
+        provider = str(self._options.name)
+        kept = await asyncio.to_thread(_make_kept_folder, self._files, provider, request)
+        try:
+            async with self._make_sandbox(task) as sandbox:
+                return await self._work(task, request, sandbox, kept)
+        except OSError as error:
+            raise ProviderError("crash", f"the task could not be worked on: {error}") from error
+        finally:
+            if self._files is None:
+                await asyncio.to_thread(shutil.rmtree, kept, ignore_errors=True)
+
+    async def _work(self, task: Task, request: Request, sandbox: Sandbox, kept: Path) -> Response:
+        """Set up, let the agent work, and verify."""
+        options = self._options
+        env = {
+            "TESTS_DIR": sandbox.tests,
+            "LOGS_DIR": sandbox.logs,
+            **options.env,
+        }
+        if task.repository is not None:
+            await _put_repository(sandbox, await self._repositories.checkout(task))
+        agent_s = task.agent_timeout_s or request.timeout_s
+        for command in task.setup:
+            shell = ("sh", "-c", command)
+            ended = await sandbox.run(shell, stdin=b"", env=env, timeout_s=agent_s)
+            shown = one_line(command, 80)
+            if failure := _failure(ended, f"the setup command {shown!r}", agent_s):
+                raise failure
+
+        changes = None
+        if task.repository is not None or options.transcript is not None:
+            changes = Changes(sandbox, env)
+            if not await changes.start():
+                changes = None
+        argv = _render_command(options, request, self._folder)
+        stdin = _instruction(request)
+        agent = await sandbox.run(argv, stdin=stdin, env=env, timeout_s=agent_s)
+        await asyncio.to_thread(_keep, kept, "agent", agent, self._redactor)
+        if changes is not None and await changes.write():
+            env["DIFF_FILE"] = changes.path
+        failure = _failure(agent, "the agent", agent_s)
+        try:
+            response = await self._response(sandbox, agent, failure, env)
+        except ProviderError as error:
+            await self._get_logs(sandbox, kept)
+            if error.partial is not None:
+                error.partial = await asyncio.to_thread(_with_diff, error.partial, kept)
+            raise
+
+        verifier_s = task.verifier_timeout_s or request.timeout_s
+        await sandbox.put_tests(task.folder / "tests")
+        verify = ("bash", f"{sandbox.tests}/test.sh")
+        verifier = await sandbox.run(verify, stdin=b"", env=env, timeout_s=verifier_s)
+        await asyncio.to_thread(_keep, kept, "verifier", verifier, self._redactor)
+        # Its exit status says nothing: a verifier may end with the result of its tests.
+        failure = _failure(verifier, "the verifier", verifier_s)
+        if failure is not None and verifier.why != "exit":
+            raise failure
+        await self._get_logs(sandbox, kept)
+        reward = await asyncio.to_thread(_read_reward, kept / "logs" / "verifier", verifier)
+        response = replace(response, reward=reward)
+        return await asyncio.to_thread(_with_diff, response, kept)
+
+    async def _get_logs(self, sandbox: Sandbox, kept: Path) -> None:
+        """Keep what is in the sandbox's `logs`, the diff without secrets."""
+        await sandbox.get_logs(kept / "logs")
+        await asyncio.to_thread(_redact, kept / "logs" / _DIFF, self._redactor)
+
+    async def _response(
+        self,
+        sandbox: Sandbox,
+        agent: ProgramEnd,
+        failure: ProviderError | None,
+        env: Mapping[str, str],
+    ) -> Response:
+        """Return what the agent said: all that it printed, or what its transcript tells.
+
+        Raises:
+            ProviderError: the agent failed.
+        """
+        options = self._options
+        if options.transcript is None:
+            if failure is not None:
+                raise failure
+            return Response(clean_text(agent.stdout.decode(errors="replace")).strip())
+        transcript = agent.stdout
+        if options.transcript_file is not None:
+            show = ("cat", "--", options.transcript_file)
+            read = await sandbox.run(show, stdin=b"", env=env, timeout_s=_READ_S)
+            transcript = read.stdout
+        reader = TRANSCRIPTS[options.transcript]
+        return await asyncio.to_thread(reader.answer, transcript, failure)
+
+
+async def _put_repository(sandbox: Sandbox, checkout: Path) -> None:
+    if not hasattr(sandbox, "put_work"):  # one of the team's own
+        text = "the sandbox has no method `put_work`, which a task with a `repository` needs"
+        raise ProviderError("environment", text)
+    await sandbox.put_work(checkout)
+
+
+def _render_command(options: TaskAgent, request: Request, folder: str) -> list[str]:
+    """Return the words of an agent's command for one run.
+
+    Raises:
+        ProviderError: one of them asks for what the run does not have.
+    """
+    case = request.case
+    model: Any = case.overrides.model or options.model
+    if model is None:
+        model = Absent("`model` is not set: give it to the provider, or to `overrides` of the case")
+    names = {
+        "input": request.input,
+        "case": {
+            "id": case.id,
+            "tags": list(case.tags),
+            "metadata": case.metadata,
+        },
+        "run": request.run,
+        "folder": folder,
+        "model": model,
+        "params": {**options.params, **case.overrides.params},
+    }
+    templates = template_sandbox()
+    words = []
+    for word in options.argv:
+        try:
+            words.append(templates.from_string(word).render(names))
+        except Exception as error:  # a user's template can raise anything
+            why = describe_error(error, names)
+            text = f"command: {one_line(word, 80)!r} cannot be rendered: {why}"
+            raise ProviderError("rejected", text) from error
+    return words
+
+
+def _instruction(request: Request) -> bytes:
+    if isinstance(request.input, str):
+        return request.input.encode()
+    return encode_json(request.input)
+
+
+def _failure(ended: ProgramEnd, who: str, timeout_s: float) -> ProviderError | None:
+    """Return why a program did not end well; None if it did."""
+    detail = ended.stderr or None
+    if ended.why == "timeout":
+        return ProviderError("timeout", f"{who} did not end within {timeout_s:g} s", detail=detail)
+    if ended.why == "too_large":
+        return ProviderError("bad_answer", f"{who} wrote too much to stdout", detail=detail)
+    if ended.status:
+        text = f"{who} ended with exit status {ended.status}"
+        if ended.reason:
+            text = f"{text}: {ended.reason}"
+        return ProviderError("crash", text, detail=detail)
+    return None
+
+
+def _read_reward(logs: Path, ended: ProgramEnd) -> float:
+    """Read what the verifier wrote: a number in reward.txt, or `reward` in reward.json.
+
+    Raises:
+        ProviderError: it wrote none, so that nothing can be said of the agent's work.
+    """
+    as_text = logs / "reward.txt"
+    as_json = logs / "reward.json"
+    try:
+        if as_text.is_file():
+            reward = float(as_text.read_text())
+        else:
+            values = json.loads(as_json.read_bytes())
+            reward = float(values["reward"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        where = "verifier/reward.txt of its LOGS_DIR"
+        text = f"the verifier left no reward in {where} (exit status {ended.status})"
+        raise ProviderError("environment", text, detail=ended.stderr or None) from error
+    if not 0 <= reward <= 1:
+        text = f"the verifier's reward is {reward:g}, which is not between 0 and 1"
+        raise ProviderError("environment", text)
+    return reward
+
+
+# What a run leaves behind.
+
+
+def _with_diff(response: Response, kept: Path) -> Response:
+    """Return a response with the diff among its metadata, and as the last step for readers."""
+    path = kept / "logs" / _DIFF
+    if not path.is_file():
+        return response
+    with path.open("rb") as file:
+        diff = clean_text(file.read(4 * MAX_STEP_CHARACTERS).decode(errors="replace"))
+    if len(diff) > MAX_STEP_CHARACTERS:
+        diff = diff[: MAX_STEP_CHARACTERS - 1] + "…"
+    steps = response.steps
+    if steps is not None and diff:
+        steps = (*steps, Step("message", "diff", result=diff))
+    return replace(response, steps=steps, metadata={**response.metadata, "diff": diff})
+
+
+def _make_kept_folder(files: Path | None, provider: str, request: Request) -> Path:
+    """Make an empty folder for what a run leaves behind: below `files`, or a temporary one."""
+    if files is None:
+        return Path(tempfile.mkdtemp(prefix="ci-evals-kept-"))
+    cell = files / "tasks" / file_name(request.case.id) / file_name(provider)
+    kept = cell / f"run-{request.run}"
+    shutil.rmtree(kept, ignore_errors=True)
+    with _storage_errors(kept):
+        kept.mkdir(parents=True)
+    return kept
+
+
+def _keep(kept: Path, who: str, ended: ProgramEnd, redactor: Redactor) -> None:
+    """Keep what a program printed, without secrets."""
+    with _storage_errors(kept):
+        (kept / f"{who}.stdout.txt").write_bytes(_without_secrets(ended.stdout, redactor))
+        (kept / f"{who}.stderr.txt").write_bytes(_without_secrets(ended.stderr_tail, redactor))
+
+
+def _redact(file: Path, redactor: Redactor) -> None:
+    """Take secrets out of a file, if it is there.
+
+    A link that came out of a container may lead to any file of this machine, so it is removed.
+    """
+    with _storage_errors(file):
+        if file.is_symlink():
+            file.unlink()
+        elif file.is_file():
+            file.write_bytes(_without_secrets(file.read_bytes(), redactor))
+
+
+def _without_secrets(printed: bytes, redactor: Redactor) -> bytes:
+    text = printed.decode(errors="surrogateescape")
+    return redactor.clean_text(text).encode(errors="surrogateescape")
+
+
+@contextmanager
+def _storage_errors(kept: Path) -> Iterator[None]:
+    """Raise StorageError for an OSError.
+
+    That the results folder takes no file is not the agent's failure.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{kept}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,151 @@
+"""Sandboxes in containers of Docker or Podman, by their command lines."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from ci_evals.errors import ProviderError
+from ci_evals.model.case import Task
+from ci_evals.plugins.tasks.sandboxes import Sandbox
+from ci_evals.providers.subprocess import ProgramEnd, kill_on_exit, run_program
+
+_QUICK_S = 60.0
+_BUILD_S = 600.0
+
+
+class ContainerEngine:
+    """Docker or Podman. The engine is looked for once, and each image is built once.
+
+    Args:
+        programs: the engines that will do; the first that answers is taken.
+    """
+
+    def __init__(self, *programs: str) -> None:
+        self._programs = programs
+        self._lock = asyncio.Lock()
+        self._program: str | None = None
+        self._images: dict[str, str] = {}
+
+    @asynccontextmanager
+    async def sandbox(self, task: Task) -> AsyncIterator[Sandbox]:
+        """Start a container of the task's image; at the end it is removed, with all that runs in
+        it.
+
+        Raises:
+            ProviderError: there is no engine, or no image.
+        """
+        async with self._lock:
+            if self._program is None:
+                self._program = await self._find_program(task)
+            program = self._program
+            image = await self._image(program, task)
+        name = f"ci-evals-{uuid4().hex}"
+        remove = (program, "rm", "--force", "--volumes")
+        # The label is for whoever killed this process with SIGKILL, to find what it left.
+        options = ["--detach", "--init", "--name", name, "--label", "ci-evals"]
+        if task.cpus is not None:
+            options += ["--cpus", f"{task.cpus:g}"]
+        if task.memory_mb is not None:
+            options += ["--memory", f"{task.memory_mb}m"]
+        options += ["--entrypoint", "sleep"]
+        build_s = task.build_timeout_s or _BUILD_S
+        with kill_on_exit(name, command=remove):
+            try:
+                await _succeed(program, "run", *options, image, "infinity", timeout_s=build_s)
+                container = _Container(program, name)
+                for_reward = f"{container.logs}/verifier"
+                await _succeed(program, "exec", name, "mkdir", "-p", for_reward)
+                yield container
+            finally:
+                await asyncio.shield(_run([*remove, name], timeout_s=_QUICK_S))
+
+    async def _find_program(self, task: Task) -> str:
+        """Return the first engine that answers."""
+        complaints = []
+        for program in self._programs:
+            if shutil.which(program) is None:
+                complaints.append(f"there is no `{program}` on the PATH")
+                continue
+            version = [program, "version", "--format", "{{.Server.Version}}"]
+            ended = await _run(version, timeout_s=_QUICK_S)
+            if ended.why == "exit" and not ended.status:
+                return program
+            complaints.append(f"`{program}` does not answer ({_complaint(ended)})")
+        image = "an image of its own"
+        if task.image:
+            image = f"the image {task.image}"
+        need = f"the task {task.folder.name} asks for {image}"
+        why = ", and ".join([need, *complaints])
+        other = "give the provider another `sandbox`: folder, or module:function"
+        raise ProviderError("environment", f"{why}: start an engine, or {other}")
+
+    async def _image(self, program: str, task: Task) -> str:
+        if task.image:
+            return task.image
+        if not task.has_dockerfile:
+            advice = "give its task.toml a docker_image, or an environment/Dockerfile"
+            raise ProviderError("environment", f"{task.folder.name} has no image: {advice}")
+        if task.digest not in self._images:
+            tag = f"ci-evals-task:{task.digest}"
+            folder = str(task.folder / "environment")
+            build_s = task.build_timeout_s or _BUILD_S
+            await _succeed(program, "build", "--quiet", "--tag", tag, folder, timeout_s=build_s)
+            self._images[task.digest] = tag
+        return self._images[task.digest]
+
+
+class _Container:
+    def __init__(self, program: str, name: str) -> None:
+        self._program = program
+        self._name = name
+        self.tests = "/tests"
+        self.logs = "/logs"
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
+    ) -> ProgramEnd:
+        command = [self._program, "exec", "--interactive"]
+        for name in env:  # names alone: values do not belong in the list of processes
+            command += ["--env", name]
+        command += [self._name, *argv]
+        return await _run(command, stdin=stdin, env=env, timeout_s=timeout_s)
+
+    async def put_work(self, source: Path) -> None:
+        show = [self._program, "exec", self._name, "sh", "-c", "pwd"]
+        found = await _run(show, timeout_s=_QUICK_S)
+        work = found.stdout.decode().strip() or "/"
+        await _succeed(self._program, "cp", f"{source}/.", f"{self._name}:{work}")
+
+    async def put_tests(self, source: Path) -> None:
+        await _succeed(self._program, "cp", f"{source}/.", f"{self._name}:{self.tests}")
+
+    async def get_logs(self, target: Path) -> None:
+        await _succeed(self._program, "cp", f"{self._name}:{self.logs}/.", str(target))
+
+
+async def _succeed(program: str, *arguments: str, timeout_s: float = _QUICK_S) -> None:
+    ended = await _run([program, *arguments], timeout_s=timeout_s)
+    if ended.why != "exit" or ended.status:
+        text = f"{program} {arguments[0]}: {_complaint(ended)}"
+        raise ProviderError("environment", text, status=ended.status)
+
+
+async def _run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+) -> ProgramEnd:
+    environment = {**os.environ, **(env or {})}
+    return await run_program(argv, stdin, cwd=Path.cwd(), env=environment, timeout_s=timeout_s)
+
+
+def _complaint(ended: ProgramEnd) -> str:
+    if ended.why == "timeout":
+        return "no answer in time"
+    return ended.reason or f"exit status {ended.status}"

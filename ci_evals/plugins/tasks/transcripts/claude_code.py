@@ -1,0 +1,152 @@
+"""Claude Code: `claude -p --output-format stream-json --verbose`, or `json`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ci_evals.model.response import Step, Usage
+from ci_evals.plugins.tasks.transcripts.reader import (
+    TranscriptReader,
+    count_at,
+    mapping_of,
+    mappings_in,
+    model_error,
+    number_at,
+    status_at,
+    status_in,
+    text_at,
+    text_of,
+)
+
+_EVENTS = frozenset({"system", "assistant", "user", "result", "stream_event", "rate_limit_event"})
+_LIMITS = frozenset({"error_max_turns", "error_max_budget_usd"})
+_STATUS = {  # of the reasons that a message of the assistant gives
+    "authentication_failed": 401,
+    "billing_error": 402,
+    "rate_limit": 429,
+    "server_error": 500,
+    "overloaded": 529,
+}
+_SYNTHETIC = "<synthetic>"  # the model of messages that the command itself made
+
+
+class ClaudeCode(TranscriptReader):
+    """Each message of the model is a request, and sub-agents have the name of their kind."""
+
+    options = "--output-format stream-json --verbose"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tells_steps = False
+        self._requests: dict[str, int] = {}
+        self._agents: dict[str, str] = {}
+        self._api_error: str | None = None
+
+    def read(self, event: Mapping[str, Any]) -> bool:
+        kind = text_at(event, "type")
+        if kind not in _EVENTS:
+            return False
+        if kind != "result":
+            self.tells_steps = True
+        agent = self._agents.get(str(event.get("parent_tool_use_id")))
+        message = mapping_of(event, "message")
+        if kind == "assistant":
+            self._read_message(message, agent)
+            self._api_error = text_at(event, "error")
+        elif kind == "user":
+            self._read_results(message)
+        elif kind == "result":
+            self._read_end(event)
+        elif self.model is None:
+            self.model = text_at(event, "model")
+        return True
+
+    def _read_message(self, message: Mapping[str, Any], agent: str | None) -> None:
+        """Read a part of a message: one content block or several, with the message's id."""
+        blocks = mappings_in(message.get("content"))
+        texts = [text_at(block, "text") for block in blocks if block.get("type") == "text"]
+        text = "\n".join(filter(None, texts))
+        model = text_at(message, "model")
+        if model == _SYNTHETIC:
+            self.output = text
+            return
+        self._add_request(message, model or "", text, agent)
+        if text and agent is None:
+            self.output = text
+        for block in blocks:
+            if block.get("type") in ("tool_use", "server_tool_use"):
+                arguments = mapping_of(block, "input")
+                self.start_call(block.get("id"), block.get("name"), arguments, agent=agent)
+                kind_of_agent = text_at(arguments, "subagent_type")
+                if kind_of_agent is not None:
+                    self._agents[str(block.get("id"))] = kind_of_agent
+
+    def _add_request(
+        self, message: Mapping[str, Any], model: str, text: str, agent: str | None
+    ) -> None:
+        """Add the request that a message answers; further parts of it add to its text."""
+        message_id = text_at(message, "id")
+        if message_id in self._requests:
+            index = self._requests[message_id]
+            if text and index < len(self.steps):
+                self.add_text(index, text)
+            return
+        if message_id is not None:
+            self._requests[message_id] = len(self.steps)
+        usage = _usage(mapping_of(message, "usage"))
+        request = Step("model_request", model, result=text or None, usage=usage, agent=agent)
+        self.add_step(request)
+
+    def _read_results(self, message: Mapping[str, Any]) -> None:
+        for block in mappings_in(message.get("content")):
+            if block.get("type") != "tool_result":
+                continue
+            result = text_of(block.get("content"))
+            if block.get("is_error") is True:
+                self.end_call(block.get("tool_use_id"), None, result or "failed")
+            else:
+                self.end_call(block.get("tool_use_id"), result)
+
+    def _read_end(self, event: Mapping[str, Any]) -> None:
+        self.has_ended = True
+        self.error = None
+        self.cost_usd = number_at(event, "total_cost_usd")
+        self.usage = _usage_of_models(mapping_of(event, "modelUsage"))
+        if self.usage is None:
+            self.usage = _usage(mapping_of(event, "usage"))
+        subtype = text_at(event, "subtype") or ""
+        self.finish_reason = text_at(event, "stop_reason") or subtype
+        result = text_at(event, "result")
+        if result is not None:
+            self.output = result
+        if subtype in _LIMITS:
+            self.finish_reason = subtype.removeprefix("error_")
+        elif event.get("is_error") is True or subtype.startswith("error"):
+            errors = event.get("errors")
+            message = result or self.output or subtype
+            if isinstance(errors, list) and errors:
+                message = text_of(errors[0])
+            status = status_at(event, "api_error_status") or _STATUS.get(self._api_error or "")
+            self.error = model_error(message, status or status_in(message))
+
+
+def _usage(counts: Mapping[str, Any]) -> Usage | None:
+    """Return the tokens of Anthropic's `usage`, whose input leaves out what the cache had."""
+    if not counts:
+        return None
+    cached = count_at(counts, "cache_read_input_tokens")
+    written = count_at(counts, "cache_creation_input_tokens")
+    input_tokens = count_at(counts, "input_tokens") + cached + written
+    return Usage(input_tokens, count_at(counts, "output_tokens"), cached)
+
+
+def _usage_of_models(models: Mapping[str, Any]) -> Usage | None:
+    """Return the tokens of all models, those of sub-agents included."""
+    total = None
+    for name in models:
+        counts = mapping_of(models, name)
+        cached = count_at(counts, "cacheReadInputTokens")
+        written = count_at(counts, "cacheCreationInputTokens")
+        input_tokens = count_at(counts, "inputTokens") + cached + written
+        usage = Usage(input_tokens, count_at(counts, "outputTokens"), cached)
+        total = usage + (total or Usage())
+    return total

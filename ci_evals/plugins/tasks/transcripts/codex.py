@@ -1,0 +1,107 @@
+"""Codex: `codex exec --json`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ci_evals.model.response import Step, Usage
+from ci_evals.plugins.tasks.transcripts.reader import (
+    TranscriptReader,
+    count_at,
+    mapping_of,
+    model_error,
+    status_in,
+    text_at,
+    text_of,
+)
+
+_STARTS = ("thread.", "turn.", "item.")
+
+
+class Codex(TranscriptReader):
+    """Commands, changes of files, searches and calls of MCP servers are tool calls. The events tell
+    neither the model nor its requests nor any time.
+    """
+
+    options = "exec --json"
+
+    def read(self, event: Mapping[str, Any]) -> bool:
+        kind = text_at(event, "type") or ""
+        match kind:
+            case "item.started" | "item.completed":
+                self.error = None  # a lost connection that was found again
+                self._read_item(mapping_of(event, "item"), is_done=kind == "item.completed")
+            case "turn.started":
+                self.has_ended = False
+            case "turn.completed":
+                self.has_ended = True
+                self.error = None
+                counts = mapping_of(event, "usage")
+                if counts:  # of the whole thread
+                    self.usage = Usage(
+                        count_at(counts, "input_tokens"),
+                        count_at(counts, "output_tokens"),
+                        count_at(counts, "cached_input_tokens"),
+                    )
+            case "turn.failed":
+                self.has_ended = True
+                message = text_at(mapping_of(event, "error"), "message") or ""
+                self.error = model_error(message, status_in(message))
+            case "error":
+                message = text_at(event, "message") or ""
+                self.error = model_error(message, status_in(message))
+            case _:
+                return kind.startswith(_STARTS)
+        return True
+
+    def _read_item(self, item: Mapping[str, Any], *, is_done: bool) -> None:
+        item_id = item.get("id")
+        match item.get("type"):
+            case "agent_message" if is_done:
+                self.output = text_at(item, "text") or ""
+                self.add_step(Step("message", "assistant", result=self.output))
+            case "error" if is_done:
+                self.add_step(Step("message", "error", error=text_at(item, "message")))
+            case "command_execution":
+                self._read_call(item, "command_execution", {"command": item.get("command")})
+                if is_done:
+                    output = text_at(item, "aggregated_output") or ""
+                    self.end_call(item_id, output, _error_of_command(item))
+            case "file_change":
+                self._read_call(item, "file_change", {"changes": item.get("changes")})
+                if is_done:
+                    self.end_call(item_id, None, _error_of(item))
+            case "mcp_tool_call":
+                name = f"{item.get('server')}.{item.get('tool')}"
+                self._read_call(item, name, item.get("arguments"))
+                if is_done:
+                    result = text_of(mapping_of(item, "result").get("content"))
+                    self.end_call(item_id, result, _error_of(item))
+            case "web_search":
+                self._read_call(item, "web_search", {"query": item.get("query")})
+                if is_done:
+                    self.end_call(item_id, None)
+            case "collab_tool_call":
+                arguments = {"prompt": item.get("prompt")}
+                self._read_call(item, text_at(item, "tool") or "collab_tool_call", arguments)
+                if is_done:
+                    self.end_call(item_id, None, _error_of(item))
+
+    def _read_call(self, item: Mapping[str, Any], name: str, arguments: object) -> None:
+        """Start a call, unless its start has been read; some items are only ever completed."""
+        if not self.is_open(item.get("id")):
+            self.start_call(item.get("id"), name, arguments)
+
+
+def _error_of_command(item: Mapping[str, Any]) -> str | None:
+    exit_code = item.get("exit_code")
+    if isinstance(exit_code, int) and exit_code:
+        return f"exit status {exit_code}"
+    return _error_of(item)
+
+
+def _error_of(item: Mapping[str, Any]) -> str | None:
+    message = text_at(mapping_of(item, "error"), "message")
+    status = item.get("status")
+    if message is None and status in ("failed", "declined"):
+        return str(status)
+    return message

@@ -1,0 +1,103 @@
+"""OpenCode: `opencode run --format json`."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ci_evals.model.response import Step, Usage
+from ci_evals.plugins.tasks.transcripts.reader import (
+    TranscriptReader,
+    count_at,
+    mapping_of,
+    model_error,
+    number_at,
+    status_at,
+    status_in,
+    text_at,
+    text_of,
+)
+
+_STATUS = {"ProviderAuthError": 401}
+
+
+class OpenCode(TranscriptReader):
+    """Each step of OpenCode is a request to the model. The events do not name the model."""
+
+    options = "run --format json"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._request: int | None = None
+
+    def read(self, event: Mapping[str, Any]) -> bool:
+        part = mapping_of(event, "part")
+        match event.get("type"):
+            case "step_start":
+                self.has_ended = False
+                self._request = len(self.steps)
+                self.add_step(Step("model_request"))
+            case "text":
+                # Some releases end without the event of the last step.
+                self.has_ended = True
+                self.output = text_at(part, "text") or ""
+                self.add_step(Step("message", "assistant", result=self.output))
+            case "tool_use":
+                self.has_ended = False
+                self._read_call(part)
+            case "step_finish":
+                self._read_finish(part)
+            case "error":
+                self._read_error(mapping_of(event, "error"))
+            case "reasoning":
+                pass
+            case _:
+                return False
+        return True
+
+    def _read_call(self, part: Mapping[str, Any]) -> None:
+        state = mapping_of(part, "state")
+        time = mapping_of(state, "time")
+        started_ms = number_at(time, "start")
+        ended_ms = number_at(time, "end")
+        duration_s = None
+        if started_ms is not None and ended_ms is not None:
+            duration_s = max(0.0, ended_ms - started_ms) / 1000
+        error = None
+        if state.get("status") == "error":
+            error = text_at(state, "error") or "failed"
+        call = Step(
+            "tool_call",
+            text_at(part, "tool") or "(unnamed)",
+            arguments=mapping_of(state, "input"),
+            result=text_of(state.get("output")),
+            error=error,
+            duration_s=duration_s,
+        )
+        self.add_step(call)
+
+    def _read_finish(self, part: Mapping[str, Any]) -> None:
+        reason = text_at(part, "reason")
+        self.finish_reason = reason
+        self.has_ended = reason != "tool-calls"
+        tokens = mapping_of(part, "tokens")
+        cache = mapping_of(tokens, "cache")
+        cached = count_at(cache, "read")
+        usage = Usage(
+            count_at(tokens, "input") + cached + count_at(cache, "write"),
+            count_at(tokens, "output") + count_at(tokens, "reasoning"),
+            cached,
+        )
+        self.usage = usage + (self.usage or Usage())
+        cost_usd = number_at(part, "cost")
+        if cost_usd:  # 0 where the price is not known, too
+            self.cost_usd = cost_usd + (self.cost_usd or 0.0)
+        if self._request is not None and self._request < len(self.steps):
+            self.steps[self._request] = replace(self.steps[self._request], usage=usage)
+            self._request = None
+
+    def _read_error(self, error: Mapping[str, Any]) -> None:
+        self.has_ended = True
+        name = text_at(error, "name") or ""
+        message = text_at(mapping_of(error, "data"), "message") or name
+        status = _STATUS.get(name) or status_at(mapping_of(error, "data"), "statusCode")
+        self.error = model_error(message, status or status_in(message))
