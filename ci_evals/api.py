@@ -30,7 +30,7 @@ from ci_evals.suite.executor import ExecutorOptions, parse_executor
 from ci_evals.suite.load import UNLIMITED
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.types import CheckedSuite, Suite
-from ci_evals.user_code import is_async
+from ci_evals.user_code.threads import is_async
 
 
 @dataclass(frozen=True, slots=True)

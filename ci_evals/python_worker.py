@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ci_evals.user_code import CodeFolders
+from ci_evals.user_code.folders import CodeFolders
 from ci_evals.workers import START_S, Worker, Workers
 
 _START = (

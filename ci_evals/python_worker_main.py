@@ -14,7 +14,8 @@ from threading import Thread
 from typing import Any, BinaryIO
 
 from ci_evals.python_worker import UnsendableError
-from ci_evals.user_code import CALL_THREAD, CodeFolders, call, importable
+from ci_evals.user_code.folders import CodeFolders, importable
+from ci_evals.user_code.threads import CALL_THREAD, call
 
 _TICK_S = 1.0
 _LAST_S = 5.0  # for which a process that is stuck outlives the time of its calls

@@ -29,7 +29,7 @@ from ci_evals.release import ACTION
 from ci_evals.suite.configs import DEFAULT_NAMES
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.types import RESULTS
-from ci_evals.user_code import target_parts
+from ci_evals.user_code.targets import target_parts
 
 _WORKFLOW = Path(".github/workflows/evals.yml")
 _MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}

@@ -17,7 +17,7 @@ from ci_evals.cli.web_apps import Definition, Module, WebApp, find_web_app
 from ci_evals.providers.model_api import ModelOptions
 from ci_evals.registry import PROVIDERS
 from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
-from ci_evals.user_code import find_code_folders
+from ci_evals.user_code.folders import find_code_folders
 
 _MOST_FILES = 300
 _MOST_BYTES = 1_000_000

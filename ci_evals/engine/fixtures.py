@@ -21,15 +21,9 @@ from ci_evals.redaction import MASK, learn, sounds_secret
 from ci_evals.suite.fixtures import fixture_name
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.templating import describe_error, json_text
-from ci_evals.user_code import (
-    call_in_thread,
-    describe_crash,
-    describe_stack,
-    ends_work,
-    is_async,
-    load_target,
-    target_problem,
-)
+from ci_evals.user_code.crashes import describe_crash, describe_stack
+from ci_evals.user_code.targets import load_target, target_problem
+from ci_evals.user_code.threads import call_in_thread, ends_work, is_async
 
 MAX_KEPT_CHARACTERS: Final = 20_000
 """Of the JSON of a var, as it is kept with the result of a run."""

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Self, TypeVar
 from ci_evals.engine.runner import Run
 from ci_evals.errors import EXIT_CODES
 from ci_evals.providers.subprocess import kill_all
-from ci_evals.user_code import is_importing
+from ci_evals.user_code.targets import is_importing
 
 T = TypeVar("T")
 

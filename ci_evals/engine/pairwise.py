@@ -20,7 +20,8 @@ from ci_evals.model.response import Message, Response
 from ci_evals.model.result import Pair, Preferred
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.types import CheckedSuite
-from ci_evals.user_code import call_in_thread, ends_work, load_target, time_limit
+from ci_evals.user_code.targets import load_target
+from ci_evals.user_code.threads import call_in_thread, ends_work, time_limit
 
 DEFAULT_RUBRIC = "Which answer is more correct, more helpful and better to the point?"
 

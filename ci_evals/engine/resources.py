@@ -17,7 +17,7 @@ from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.python_worker import python_workers
 from ci_evals.suite.executor import Executor, Local
 from ci_evals.suite.types import CheckedSuite
-from ci_evals.user_code import NO_CODE_FOLDERS, CodeFolders, importable
+from ci_evals.user_code.folders import NO_CODE_FOLDERS, CodeFolders, importable
 
 Observe = Callable[[Mapping[str, str]], None]
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from ci_evals.model.response import Content, Message, Part, Response
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.providers.parts import asks_messages, message_fields
 from ci_evals.providers.pricing import Pricer, total_usd
-from ci_evals.user_code import find_module
+from ci_evals.user_code.targets import find_module
 
 Ask = Callable[[Request], Awaitable[Response]]
 

@@ -12,14 +12,8 @@ from ci_evals.graders.base import REASON_CHARACTERS, failed, inconclusive, passe
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.python_worker import current_workers
-from ci_evals.user_code import (
-    call,
-    has_second_parameter,
-    identity,
-    load_target,
-    target_problems,
-    time_limit,
-)
+from ci_evals.user_code.targets import has_second_parameter, identity, load_target, target_problems
+from ci_evals.user_code.threads import call, time_limit
 from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 Judge = Callable[..., Any]

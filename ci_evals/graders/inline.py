@@ -18,7 +18,7 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.base import failed, inconclusive
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.user_code import CODE_IN_SUITE
+from ci_evals.user_code.crashes import CODE_IN_SUITE
 
 _PARAMETERS = ("output", "answer", "vars", "input", "context")
 _MODULES = {"json": json, "math": math, "re": re}

@@ -12,12 +12,7 @@ from ci_evals.graders.inline import compile_code
 from ci_evals.model.fields import Retries, Seconds, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.user_code import (
-    load,
-    missing_target,
-    target_of_file,
-    target_parts,
-)
+from ci_evals.user_code.targets import load, missing_target, target_of_file, target_parts
 
 _NAME_CHARACTERS = 80
 

@@ -14,7 +14,7 @@ from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.model.fields import NonEmpty
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.user_code import call_in_thread
+from ci_evals.user_code.threads import call_in_thread
 
 _Match = regex.Match[str]
 

@@ -24,14 +24,9 @@ from ci_evals.model.grading import Expectation, Finding, Grader, Models
 from ci_evals.model.request import Answer, sendable
 from ci_evals.model.result import Grade
 from ci_evals.python_worker import PythonWorkers, UnsendableError, current_workers
-from ci_evals.user_code import (
-    call,
-    describe_crash,
-    describe_stack,
-    ends_work,
-    is_setup_error,
-    target_parts,
-)
+from ci_evals.user_code.crashes import describe_crash, describe_stack, is_setup_error
+from ci_evals.user_code.targets import target_parts
+from ci_evals.user_code.threads import call, ends_work
 from ci_evals.workers import WorkerEndedError, WorkerStartError, WorkerTimeoutError
 
 LONG_ANSWER: Final = 100_000

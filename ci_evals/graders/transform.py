@@ -21,14 +21,8 @@ from ci_evals.javascript import current_node, file_problem, split_file
 from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.request import Answer
 from ci_evals.templating import describe_undefined, is_template, template_sandbox
-from ci_evals.user_code import (
-    call,
-    has_second_parameter,
-    load,
-    missing_target,
-    target_parts,
-    time_limit,
-)
+from ci_evals.user_code.targets import has_second_parameter, load, missing_target, target_parts
+from ci_evals.user_code.threads import call, time_limit
 from ci_evals.workers import WorkerStartError, WorkerTimeoutError
 
 _NAMES = ("output", "input", "vars", "metadata")

@@ -37,7 +37,7 @@ from ci_evals.providers.http_messages import (
     token_problems,
     url_problems,
 )
-from ci_evals.user_code import missing_target, target_of_file, target_parts
+from ci_evals.user_code.targets import missing_target, target_of_file, target_parts
 
 _PARAMS = (  # that are taken for keys of the provider
     "frequency_penalty",

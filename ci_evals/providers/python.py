@@ -20,15 +20,11 @@ from ci_evals.providers.answer import as_response, clean_text, unfit_type
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.frameworks import unpack_result
 from ci_evals.providers.parts import asks_messages
-from ci_evals.user_code import (
-    PACKAGE,
+from ci_evals.user_code.crashes import PACKAGE, describe_crash
+from ci_evals.user_code.targets import (
     annotated_as_text,
-    call_in_thread,
-    describe_crash,
-    ends_work,
     has_second_parameter,
     identity,
-    is_async,
     load_target,
     missing_target,
     takes_text,
@@ -36,6 +32,7 @@ from ci_evals.user_code import (
     target_parts,
     target_problem,
 )
+from ci_evals.user_code.threads import call_in_thread, ends_work, is_async
 
 _MAX_DETAIL = 8000
 _MAX_FRAMES = 30

@@ -20,15 +20,9 @@ from ci_evals.model.response import Step, ToolCall
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import McpServer, Resources, ToolResult
 from ci_evals.providers.tool_seam import Server, Tool, ToolError, first_failure, tools_problem
-from ci_evals.user_code import (
-    call_in_thread,
-    describe_crash,
-    ends_work,
-    identity,
-    is_async,
-    load_target,
-    target_problem,
-)
+from ci_evals.user_code.crashes import describe_crash
+from ci_evals.user_code.targets import identity, load_target, target_problem
+from ci_evals.user_code.threads import call_in_thread, ends_work, is_async
 
 MAX_RESULT_CHARACTERS = 100_000
 """Of a longer result, the model gets the beginning."""

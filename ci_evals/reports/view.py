@@ -42,7 +42,7 @@ from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.stats.rates import flip_rate
 from ci_evals.suite.configs import DEFAULT_NAMES
-from ci_evals.user_code import is_their_own
+from ci_evals.user_code.crashes import is_their_own
 
 T = TypeVar("T")
 

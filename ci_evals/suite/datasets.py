@@ -27,14 +27,9 @@ from ci_evals.suite.problems import and_more, check, unknown
 from ci_evals.suite.types import CaseFiles, CaseFunction, TaskFolders
 from ci_evals.suite.yaml import MAX_BYTES, Lines, parse, read_text
 from ci_evals.templating import Render, describe_error, is_template, json_renderer
-from ci_evals.user_code import (
-    code_folders,
-    describe_crash,
-    importable,
-    load_target,
-    missing_target,
-    target_parts,
-)
+from ci_evals.user_code.crashes import describe_crash
+from ci_evals.user_code.folders import code_folders, importable
+from ci_evals.user_code.targets import load_target, missing_target, target_parts
 
 _SOURCES = ("file", "tasks", "python")
 WRITTEN_BY_HAND = (".yaml", ".yml", ".json")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ci_evals.javascript import split_file
 from ci_evals.model.case import Case
-from ci_evals.user_code import NO_CODE_FOLDERS, CodeFolders
+from ci_evals.user_code.folders import NO_CODE_FOLDERS, CodeFolders
 
 _LONGEST: Final = 300
 # A glob with one of these extensions names files; any other text with `*` is an expression.

@@ -18,7 +18,7 @@ from ci_evals.model.grading import Finding, Grader
 from ci_evals.model.request import Answer
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.registry import Registry
-from ci_evals.user_code import CodeFolders
+from ci_evals.user_code.folders import CodeFolders
 
 Portable = Sequence[tuple[ProviderOptions | Grader, Place]]
 """What an executor will run, with the place where the suite names it."""

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci_evals import user_code
 from ci_evals.graders.scoring import identity, model_graders
 from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides, Fixture
 from ci_evals.model.fields import Secret
 from ci_evals.model.fingerprint import digest, encode
 from ci_evals.providers.base import McpServer, ProviderOptions
 from ci_evals.suite.rendering import Rendered
-from ci_evals.user_code import identity as identity_of
+from ci_evals.user_code.targets import identity as identity_of
+from ci_evals.user_code.targets import identity as identity_of_target
 
 # Settings that change no answer, or that take part below.
 _CREDENTIALS = ("profile", "project", "token")
@@ -111,7 +111,7 @@ def setup_identity(setup: Iterable[Fixture]) -> list[Any]:
     for fixture in setup:
         target = fixture.python
         if target is not None and not isinstance(target, str):
-            target = user_code.identity(target)
+            target = identity_of_target(target)
         identities.append([target, fixture.command, fixture.teardown, fixture.scope])
     return identities
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ci_evals.format import one_line
 from ci_evals.model.case import Fixture
-from ci_evals.user_code import identity, missing_target, target_of_file, target_parts
+from ci_evals.user_code.targets import identity, missing_target, target_of_file, target_parts
 
 _NAME_CHARACTERS = 80
 

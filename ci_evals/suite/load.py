@@ -24,7 +24,7 @@ from ci_evals.suite.problems import check, once_per_cause, resolve_texts, try_ch
 from ci_evals.suite.providers import ProviderList, ProviderReader
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
 from ci_evals.suite.yaml import Lines, parse, read_text
-from ci_evals.user_code import CodeFolders, code_in, find_code_folders
+from ci_evals.user_code.folders import CodeFolders, code_in, find_code_folders
 
 UNLIMITED = 2**31 - 1  # calls at once
 

@@ -18,14 +18,9 @@ from ci_evals.model.response import Message
 from ci_evals.suite.nodes import Node, Reading
 from ci_evals.suite.problems import try_check
 from ci_evals.suite.yaml import Lines
-from ci_evals.user_code import (
-    code_folders,
-    describe_crash,
-    importable,
-    load_target,
-    missing_target,
-    target_parts,
-)
+from ci_evals.user_code.crashes import describe_crash
+from ci_evals.user_code.folders import code_folders, importable
+from ci_evals.user_code.targets import load_target, missing_target, target_parts
 
 
 def function_problem(function: str, folder: Path) -> str | None:

@@ -37,7 +37,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.registry import FORMATS
 from ci_evals.suite.executor import LOCAL, ExecutorOptions, OrShortExecutor
 from ci_evals.suite.fingerprint import Fingerprints, identify, setup_identity
-from ci_evals.user_code import NO_CODE_FOLDERS, CodeFolders
+from ci_evals.user_code.folders import NO_CODE_FOLDERS, CodeFolders
 
 _NO_BUDGET = Budget()
 

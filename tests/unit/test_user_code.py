@@ -11,14 +11,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from ci_evals.user_code import (
-    NamesakeError,
-    call_in_thread,
-    importable,
-    load,
-    load_module,
-    missing_target,
-)
+from ci_evals.user_code.folders import importable
+from ci_evals.user_code.targets import NamesakeError, load, load_module, missing_target
+from ci_evals.user_code.threads import call_in_thread
 
 LONG_S = 60.0
 

@@ -48,7 +48,8 @@ from ci_evals.plugins.ray.options import Ray, check_address, shipped_folder
 from ci_evals.plugins.ray.worker import MAX_BYTES, Outcome, Site
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.suite.executor import CalledSuite, Portable
-from ci_evals.user_code import CodeFolders, call_in_thread
+from ci_evals.user_code.folders import CodeFolders
+from ci_evals.user_code.threads import call_in_thread
 
 _REACH_S = 5.0
 _CONNECT_S = 60.0

@@ -24,7 +24,7 @@ from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider
-from ci_evals.user_code import NO_CODE_FOLDERS, CodeFolders
+from ci_evals.user_code.folders import NO_CODE_FOLDERS, CodeFolders
 
 MAX_BYTES = 64 * 1024**2
 """What is sent in either direction for one run, at most."""

@@ -33,7 +33,7 @@ from ci_evals.providers.subprocess import ProgramEnd
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import TRANSCRIPTS
 from ci_evals.templating import Absent, describe_error, template_sandbox
-from ci_evals.user_code import load_target, missing_target, target_parts
+from ci_evals.user_code.targets import load_target, missing_target, target_parts
 
 _READ_S = 60.0
 _DIFF = "agent.diff"

@@ -16,7 +16,7 @@ from ci_evals.graders.python import PythonGrader
 from ci_evals.graders.scoring import grade
 from ci_evals.model.grading import Expectation
 from ci_evals.model.request import Answer
-from ci_evals.user_code import importable
+from ci_evals.user_code.folders import importable
 
 AnswerOf = Callable[..., Answer]
 

@@ -10,7 +10,7 @@ from ci_evals.graders.python import PythonGrader
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.plugins.ray import worker
-from ci_evals.user_code import CodeFolders
+from ci_evals.user_code.folders import CodeFolders
 
 SOURCE = """
 import json

@@ -8,7 +8,7 @@ from factories import case_of
 from ci_evals.model.case import Case, Task
 from ci_evals.model.response import Message, Part
 from ci_evals.suite.dependencies import find_dependencies, touched
-from ci_evals.user_code import CodeFolders
+from ci_evals.user_code.folders import CodeFolders
 
 CODE = [
     {"javascript": {"file": "checks/length.mjs:brief"}},
