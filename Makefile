@@ -12,10 +12,11 @@ RAY := $(VENV)/.ray
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOWEST := .venv-lowest
+CORE := $(VENV)/core
 
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the same modules
 
-.PHONY: help demo test test-slow test-ray test-lowest check bench bench-calls bench-profile bench-scale simulate images docs constraints clean
+.PHONY: help demo test test-slow test-ray test-lowest check check-core bench bench-calls bench-profile bench-scale simulate images docs constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +26,7 @@ help:
 	@echo 'make test-ray       the tests of Ray clusters alone, which make test-slow has, too'
 	@echo 'make test-lowest    the tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make check          format, lint, types, imports, workflows, then the tests'
+	@echo 'make check-core     types and tests of the core alone, without ci_evals/plugins'
 	@echo 'make bench          measure against a bare aiohttp loop'
 	@echo 'make bench-calls    count the modules of each door, and the Python calls of a run and of a case'
 	@echo 'make bench-profile  show where the time of a run goes'
@@ -53,7 +55,7 @@ test-slow: $(DEV) $(AGENTS) $(RAY)
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m 'hypothesis and not slow' -n 2 --dist worksteal
 
 test-ray: $(DEV) $(RAY)
-	$(BIN)/pytest tests/behaviour/test_ray.py
+	$(BIN)/pytest tests/plugins/ray/test_ray.py
 
 test-lowest:
 	@$(PYTHON) -m venv $(LOWEST)
@@ -62,6 +64,18 @@ test-lowest:
 	  print('\n'.join(project['dependencies']).replace('>=', '=='))" > $(LOWEST)/oldest.txt
 	@$(LOWEST)/bin/python -m pip install --quiet --editable . --group dev --constraint $(LOWEST)/oldest.txt
 	$(LOWEST)/bin/pytest -m 'not slow' -n 2 --dist worksteal
+
+# A copy without the plug-ins, with a small environment of its own that takes the tools from .venv.
+check-core: $(DEV)
+	rm -rf $(CORE)
+	mkdir -p $(CORE)
+	git ls-files -z --cached --others --exclude-standard | grep -zvE '^(ci_evals|tests)/plugins/' | xargs -0 cp --parents -t $(CORE)
+	$(PYTHON) -m venv $(CORE)/.venv
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	  $$($(CORE)/.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth
+	$(CORE)/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable $(CORE)
+	cd $(CORE) && .venv/bin/python -m mypy
+	cd $(CORE) && .venv/bin/python -m pytest -m 'not slow' -n 2 --dist worksteal
 
 check: $(DEV)
 	$(BIN)/ruff format --check .
@@ -98,7 +112,7 @@ simulate: $(DEV)
 	$(BIN)/python -m benchmarks.pictures
 
 images: $(DEV)
-	PYTHONPATH=tests/support $(BIN)/python tests/support/screenshots.py docs/images
+	PYTHONPATH=tests/support:tests/plugins/support $(BIN)/python tests/support/screenshots.py docs/images
 
 COMPILE := $(BIN)/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
   --no-annotate --custom-compile-command 'make constraints'

@@ -12,7 +12,6 @@ from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
-from ci_evals.plugins.ci.comment_body import Section, SectionId, Stamp, compose
 from ci_evals.reports.markdown import Links, comment_document
 from ci_evals.reports.summary import Summary, summarize
 
@@ -249,22 +248,6 @@ def said(text: str) -> Summary:
     return summarize(report_of({"capital": "F"}, edit=answer), None)
 
 
-def several_suites() -> str:
-    """What three jobs have to say, in one comment."""
-    named = (
-        ("flight agent", regression()),
-        ("hotel agent", passing()),
-        ("support bot", borderline()),
-    )
-    stamp = Stamp(100, 1, "a" * 40)
-    sections = []
-    for name, summary in named:
-        text = text_of(_named(summary, name), 20_000)
-        state = summary.verdict.status
-        sections.append(Section(SectionId(name), stamp, text, state=state))
-    return compose("", "0" * 32, sections)
-
-
 SITUATIONS: Mapping[str, Callable[[], Summary]] = {
     "pass": passing,
     "regression": regression,
@@ -353,7 +336,7 @@ def _say(result: Result, talk: Talk) -> Result:
     return replace(asked, response=response, grades=(grade,))
 
 
-def _named(summary: Summary, name: str) -> Summary:
+def with_suite_name(summary: Summary, name: str) -> Summary:
     report = summary.report
     report.suite = replace(report.suite, name=name)
     return summary

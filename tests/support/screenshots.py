@@ -16,6 +16,7 @@ import comments
 import pages
 from browser import Tab, browsing
 from github_markdown import page
+from joint_comments import several_suites
 from PIL import Image, ImageChops
 from rendered import html_of
 from rich.console import Console
@@ -59,7 +60,7 @@ def comment_texts() -> Mapping[str, str]:
     pictured = {**comments.SITUATIONS}
     del pictured["many-regressions"]  # it is there for its size
     texts = {name: comments.text_of(make()) for name, make in pictured.items()}
-    return {**texts, "several-suites": comments.several_suites()}
+    return {**texts, "several-suites": several_suites()}
 
 
 def page_text() -> str:

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from html import unescape
-from pathlib import Path
 
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
@@ -11,7 +10,6 @@ from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.model.report import Spent, Unpriced
 from ci_evals.model.result import Judging, Result
-from ci_evals.plugins.github.step_files import outputs
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Note, summarize
@@ -37,7 +35,6 @@ def test_every_format_that_has_a_total_has_all_of_it() -> None:
     totals = json.loads(b"".join(json_report.render(summary)))["totals"]
     assert totals["cost_usd"] == pytest.approx(3.506)
     assert (totals["judging"]["calls"], totals["judging"]["unpriced"]) == (14, 7)
-    assert outputs(summary, Path())["cost-usd"] == "3.506000"
     assert "$3.51" in comment_of(summary).replace("&#36;", "$")
     text = (
         "at least $3.51 in all: $0.0030 for planned runs, $0.0030 for confirm runs, $3.50"
@@ -87,7 +84,6 @@ def test_what_nobody_knows_the_price_of_cost_nothing_that_could_be_told() -> Non
     report = report_of({"a": "PF"}, edit=lambda result: replace(result, cost_usd=None))
     assert report.spent == Spent(None, None, None)
     assert report.spent.total_usd is None
-    assert outputs(summarize(report, None), Path())["cost-usd"] == ""
 
 
 def test_runs_that_repeat_a_record_are_no_fresh_ones() -> None:

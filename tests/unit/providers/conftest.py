@@ -1,18 +1,3 @@
-"""A server on loopback, and resources for providers."""
+from fixtures import resources, server
 
-from collections.abc import AsyncIterator
-
-import pytest
-from fakes.http_server import FakeResources, FakeServer, fake_resources, serving
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    async with serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def resources() -> AsyncIterator[FakeResources]:
-    async with fake_resources() as resources:
-        yield resources
+__all__ = ["resources", "server"]

@@ -69,13 +69,6 @@ def test_github_shows_all_of_it_and_links_to_nothing_else(name: str) -> None:
     assert "<table>" in page.html
 
 
-def test_the_sections_of_several_suites_do_not_run_into_each_other() -> None:
-    page = shown(comments.several_suites())
-    assert (page.tags.count("h3"), page.tags.count("table")) == (3, 7)
-    assert "ci-evals:" not in page.html
-    assert "#" not in re.sub(r"&#\d+;|artifacts/8#case=", "", page.html)
-
-
 def test_a_passing_comment_without_changes_is_a_few_lines() -> None:
     lines = [line for line in text_of(comments.passing()).splitlines() if line]
     assert len(lines) == 14
@@ -303,15 +296,6 @@ def test_the_commit_of_the_base_can_be_copied() -> None:
     assert "Compared with main at <code>0123456</code>, 3 hours older" in text_of(
         comments.passing()
     )
-
-
-def test_above_several_suites_stand_the_verdicts_of_all_the_worst_first() -> None:
-    page = shown(comments.several_suites())
-    (headline,) = re.findall("<h2>(.*?)</h2>", page.html)
-    assert headline == (
-        "❌ <code>flight agent</code> · 🟡 <code>support bot</code> · ✅ <code>hotel agent</code>"
-    )
-    assert "<summary>✅ <code>hotel agent</code>: 105 of 105 runs passed</summary>" in page.html
 
 
 def test_a_red_comment_says_how_to_run_its_cases_again_and_how_to_accept_the_change() -> None:

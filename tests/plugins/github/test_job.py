@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ci_evals.errors import StorageError
 from ci_evals.model.case import Variant
-from ci_evals.model.result import Result, RunError
+from ci_evals.model.result import Judging, Result, RunError
 from ci_evals.plugins.ci.annotations import Annotation, annotations
 from ci_evals.plugins.github.log import (
     MAX_MESSAGE,
@@ -29,6 +29,19 @@ from ci_evals.plugins.github.step_files import (
 from ci_evals.reports.summary import summarize
 
 # What the runner obeys in a log.
+
+
+def test_the_cost_among_the_outputs_is_that_of_confirm_runs_and_judges_too() -> None:
+    def judged(result: Result) -> Result:
+        return replace(result, judging=Judging(calls=2, cost_usd=0.5, unpriced=1))
+
+    report = report_of({"a": "PF", "b": "PE"}, confirming={"a": "FFF"}, edit=judged)
+    assert outputs(summarize(report, None), Path())["cost-usd"] == "3.506000"
+
+
+def test_a_cost_that_nobody_knows_is_an_empty_output() -> None:
+    report = report_of({"a": "PF"}, edit=lambda result: replace(result, cost_usd=None))
+    assert outputs(summarize(report, None), Path())["cost-usd"] == ""
 
 
 def test_own_commands_go_between_what_is_stopped_and_every_word_is_used_once() -> None:

@@ -11,7 +11,7 @@ from processes import Finished, ci_evals
 
 from ci_evals.suite.yaml import parse
 
-DATA = Path(__file__).parents[1] / "data" / "traces"
+DATA = Path(__file__).parents[2] / "data" / "traces"
 KIND = "openinference.span.kind"
 CHAIN = {KIND: "CHAIN"}
 CHAT = {"gen_ai.operation.name": "chat"}

@@ -1,7 +1,11 @@
 """The comment as text, whatever stands in it."""
 
+import re
+
+from github_markdown import shown
 from hypothesis import given
 from hypothesis import strategies as st
+from joint_comments import several_suites
 from pulls import says
 
 from ci_evals.plugins.ci.comment_body import (
@@ -217,3 +221,19 @@ def test_a_section_without_a_name_takes_the_place_of_what_older_runs_of_its_job_
     assert [each.id.suite for each in with_section(there, nameless)] == ["lakes", "seas", ""]
     mended = Section(SectionId("rivers", "evals", "results"), newer, "mended")
     assert [each.id.suite for each in with_section([nameless], mended)] == ["rivers"]
+
+
+def test_the_sections_of_several_suites_do_not_run_into_each_other() -> None:
+    page = shown(several_suites())
+    assert (page.tags.count("h3"), page.tags.count("table")) == (3, 7)
+    assert "ci-evals:" not in page.html
+    assert "#" not in re.sub(r"&#\d+;|artifacts/8#case=", "", page.html)
+
+
+def test_above_several_suites_stand_the_verdicts_of_all_the_worst_first() -> None:
+    page = shown(several_suites())
+    (headline,) = re.findall("<h2>(.*?)</h2>", page.html)
+    assert headline == (
+        "❌ <code>flight agent</code> · 🟡 <code>support bot</code> · ✅ <code>hotel agent</code>"
+    )
+    assert "<summary>✅ <code>hotel agent</code>: 105 of 105 runs passed</summary>" in page.html

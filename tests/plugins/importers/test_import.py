@@ -20,7 +20,7 @@ from ci_evals.suite.yaml import parse
 
 CompareGolden = Callable[[str, str], None]
 
-FORMATS = Path(__file__).parents[1] / "data" / "imports"
+FORMATS = Path(__file__).parents[2] / "data" / "imports"
 
 ANSWERS = """\
 {%- if 'return a jacket' in input %}Within 30 days, with the receipt.
@@ -64,7 +64,7 @@ def check_documented(
     passed = sum(status == "passed" for status in found.values())
     verdict = "pass" if passed == len(found) else f"fail: {len(found) - passed}"
     row = f"`{file}` | {len(found)} | {len(graders)} | {lost} | {verdict} |"
-    page = (Path(__file__).parents[2] / "docs" / "importing.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "importing.md").read_text()
     assert row in page, f"docs/importing.md should have: {row}"
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="commands and verifiers are shell scripts"
 )
 
-RECORDED = Path(__file__).parents[1] / "data" / "transcripts"
+RECORDED = Path(__file__).parents[2] / "data" / "transcripts"
 OTHER_PROCESS = (sys.executable, "-m", "ci_evals")
 PASSES = 'echo 1 > "$LOGS_DIR/verifier/reward.txt"\n'
 HAS_DIFF = 'grep -q "^+new$" "$DIFF_FILE" && ' + PASSES

@@ -1,0 +1,3 @@
+from fixtures import resources, server
+
+__all__ = ["resources", "server"]

@@ -1,0 +1,3 @@
+from fixtures import answer_of
+
+__all__ = ["answer_of"]
