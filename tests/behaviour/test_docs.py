@@ -24,7 +24,7 @@ from ci_evals.graders.rubrics import MATERIAL, PROMPT, RUBRICS, VARIABLES
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.model_api import ModelOptions
-from ci_evals.registry import COMMANDS
+from ci_evals.registry import COMMANDS, TRANSCRIPTS, Registry
 from ci_evals.release import ACTION
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.schema import suite_schema
@@ -43,6 +43,7 @@ CODE = re.compile(r"`([^`]+)`")
 IMAGE = re.compile(r'!\[[^\]]*\]\(([^)\s]+)\)|\bsrc(?:set)?="([^"]+)"')
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 MOST_OF_A_LINE = 125
+MOST_LINES_OF_THE_CHANGELOG = 100
 MADE_WITH_THE_SITE = "demo/report.html"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VARIABLE = re.compile(r"CI_EVALS_[A-Z_]*[A-Z]")
@@ -637,6 +638,17 @@ def test_the_layers_in_the_docs_are_those_that_are_enforced() -> None:
     assert shown.splitlines() == [layer.replace("ci_evals.", "") for layer in layers]
 
 
-def test_the_changelog_has_one_unreleased_section() -> None:
-    assert re.findall(r"^## (.+)$", read("CHANGELOG.md"), re.MULTILINE)[0] == "[Unreleased]"
-    assert read("CHANGELOG.md").count("[Unreleased]") == 1
+def test_the_changelog_lists_what_the_first_release_will_have_and_no_history() -> None:
+    changelog = read("CHANGELOG.md")
+    assert re.findall(r"^##+ \[?(\w+)", changelog, re.MULTILINE)[:2] == ["Unreleased", "Added"]
+    assert len(re.findall(r"^###? ", changelog, re.MULTILINE)) == 2
+    assert re.findall(r"\b(?:now|no longer|instead of|formerly|used to)\b", changelog) == []
+    assert len(changelog.splitlines()) <= MOST_LINES_OF_THE_CHANGELOG
+
+
+@pytest.mark.parametrize(
+    "names", [PROVIDERS, GRADERS, TRANSCRIPTS, COMMANDS], ids=lambda names: names.noun
+)
+def test_the_changelog_names_everything_that_has_a_name(names: Registry[Any]) -> None:
+    told = {span.split()[0] for span in CODE.findall(read("CHANGELOG.md"))}
+    assert set(names) - told == set()
