@@ -114,9 +114,67 @@ def test_a_transcript_is_added_as_the_page_says(checkout: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+def write_suite_of_tags(checkout: Path, **limits_s: float) -> None:
+    """Write a suite of two tags, one of which takes 20 ms to answer and the other no time."""
+    suite = {
+        "runs": 5,
+        "providers": [
+            {"type": "mock", "name": "slow", "latency_s": 0.02},
+            {"type": "mock", "name": "fast"},
+        ],
+        "cases": [
+            {"id": "greeting", "input": "hi", "tags": ["chat"], "providers": ["slow"]},
+            {"id": "shoes", "input": "shoes", "tags": ["search"], "providers": ["fast"]},
+        ],
+        "expect": [{"not_empty": True}],
+        "gate": {"max_latency_p95_s": limits_s},
+    }
+    (checkout / "tags.yaml").write_text(json.dumps(suite), "utf-8")
+
+
+def rules_of(checkout: Path, out: str) -> list[dict[str, str]]:
+    report = json.loads((checkout / out / "report.json").read_text("utf-8"))
+    rules: list[dict[str, str]] = report["verdict"]["rules"]
+    return rules
+
+
+def test_a_rule_is_added_as_the_page_says(checkout: Path) -> None:
+    write_suite_of_tags(checkout, chat=0.01, search=30)
+    ended = run(checkout, "run", "tags.yaml", "--out", "tags")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    sentence = "tag chat: 5 of 5 runs took more than 0.01 s, and the gate allows 5 %"
+    assert rules_of(checkout, "tags") == [
+        {"rule": "slow tag", "status": "fail", "sentence": sentence}
+    ]
+
+
+def test_the_rule_leaves_out_what_was_not_selected_and_passes_only_what_was_measured(
+    checkout: Path,
+) -> None:
+    write_suite_of_tags(checkout, chat=0.01, search=30)
+    part = ("run", "tags.yaml", "--case", "shoes")
+    ended = run(checkout, *part, "--out", "part")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert rules_of(checkout, "part") == []
+    run(checkout, *part, "--out", "again", "--replay", "part/results.jsonl")
+    sentence = "tag search: no run was measured, so max_latency_p95_s: 30 was not checked"
+    assert rules_of(checkout, "again") == [
+        {"rule": "slow tag", "status": "borderline", "sentence": sentence}
+    ]
+
+
+def test_the_rule_refuses_a_tag_that_no_case_has(checkout: Path) -> None:
+    write_suite_of_tags(checkout, chatt=1)
+    ended = run(checkout, "validate", "tags.yaml")
+    assert ended.returncode == 2
+    assert "unknown tag 'chatt', did you mean 'chat'?" in ended.stdout + ended.stderr
+
+
 def test_what_is_added_is_in_the_schema(checkout: Path) -> None:
     schema = run(checkout, "schema").stdout
-    assert all(f'"{name}"' in schema for name in ("word_count", "shout", "csv"))
+    assert all(
+        f'"{name}"' in schema for name in ("word_count", "shout", "csv", "max_latency_p95_s")
+    )
 
 
 @pytest.mark.parametrize("check", [["check"], ["format", "--check"]], ids=" ".join)
