@@ -1,5 +1,6 @@
 """The docs match the code: all keys, options and names are there, no others, and examples load."""
 
+import ast
 import dataclasses
 import itertools
 import re
@@ -636,6 +637,64 @@ def test_the_layers_in_the_docs_are_those_that_are_enforced() -> None:
     layers = named["Imports run downward only"]["layers"]
     (shown,) = (block.text for block in blocks("") if "\ncli | pytest_plugin\n" in block.text)
     assert shown.splitlines() == [layer.replace("ci_evals.", "") for layer in layers]
+
+
+FILE_AND_NAMES = re.compile(r"`([\w/]+\.py)`: ((?:`[\w.]+`(?:, )?)+)")
+NAME_IN_FILE = re.compile(r"`([\w.]+)`\s+in\s+`([\w/]+\.py)`")
+
+
+def places_on_the_page() -> set[tuple[str, str]]:
+    """The functions and classes that the page on errored runs names, each with its file."""
+    page = read("docs/failed-or-errored.md")
+    places = {(file, name) for name, file in NAME_IN_FILE.findall(page)}
+    for file, names in FILE_AND_NAMES.findall(page):
+        places |= {(file, name) for name in CODE.findall(names)}
+    return places
+
+
+def nodes_by_definition(inside: ast.AST, name: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Yield the nodes of a module, each with the name of the function or class that it is in."""
+    for node in ast.iter_child_nodes(inside):
+        own = name
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            own = f"{name}.{node.name}".lstrip(".")
+        yield own, node
+        yield from nodes_by_definition(node, own)
+
+
+def makes_an_errored_run(node: ast.AST) -> bool:
+    """Whether a call makes the error of a run, or a result without a verdict."""
+    if not isinstance(node, ast.Call):
+        return False
+    match node:
+        case ast.Call(func=ast.Name("ProviderError" | "GradingError" | "SimulatedUserError")):
+            return True
+        case ast.Call(func=ast.Name("RunOutcome"), args=[ast.Constant("errored"), *_]):
+            return True
+    return any(
+        keyword.arg == "status" and ast.unparse(keyword.value) == "'errored'"
+        for keyword in node.keywords
+    )
+
+
+def test_the_page_on_errored_runs_names_every_place_that_makes_one_and_no_other() -> None:
+    named = places_on_the_page()
+    defined, deciding = set(), set()
+    for path in (ROOT / "ci_evals").rglob("*.py"):
+        file = path.relative_to(ROOT / "ci_evals").as_posix()
+        for name, node in nodes_by_definition(ast.parse(path.read_text("utf-8"))):
+            defined.add((file, name))
+            if makes_an_errored_run(node):
+                deciding.add((file, name))
+    assert len(deciding) > 70
+    assert named - defined == set()
+    not_runs = {place for place in deciding if place[0] == "engine/pairwise.py"}
+    assert deciding - named == not_runs
+
+
+def test_the_page_on_errored_runs_has_every_kind_of_error() -> None:
+    kinds = set(CODE.findall(without_blocks(read("docs/failed-or-errored.md"))))
+    assert set(get_args(ErrorKind)) - kinds == set()
 
 
 def test_the_changelog_lists_what_the_first_release_will_have_and_no_history() -> None:
