@@ -291,7 +291,7 @@ class TrendVariant:
     """One variant at one point of the trend.
 
     `n_eff` is the number of independent runs that its rate is worth. `cases` identifies the
-    questions that it was asked and their grading; it is empty in reports of earlier versions.
+    questions that it was asked and their grading.
     """
 
     provider: str
@@ -301,7 +301,7 @@ class TrendVariant:
     cost_usd: float | None
     latency_p50_s: float | None
     latency_p95_s: float | None
-    cases: str = ""
+    cases: str
 
     @property
     def variant(self) -> Variant:

@@ -173,8 +173,6 @@ def _retry_notes(report: SuiteReport) -> Iterator[Note]:
     if retried:
         reasons = Counter(record.repeated_for for record in answered if record.repeated_for)
         why = ", ".join(one_line(reason) for reason, _ in reasons.most_common(FEW))
-        if not why:  # journals of earlier versions don't say it
-            why = "calls were refused or lost before"
         text = f"answered after up to {max(retried):,} attempts: {why}"
         yield Note("Retried", f"{_share(len(retried), report)} {text}")
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from ci_evals.errors import StorageError
@@ -26,13 +26,12 @@ from ci_evals.redaction import Redactor
 from ci_evals.reports.report_json import REPORT, SCHEMA_VERSION
 from ci_evals.reports.saved import (
     ContradictionError,
-    Document2,
+    Measured,
     SavedReport,
     lines_of,
     records_of,
     restore,
 )
-from ci_evals.reports.schema1 import Document1, restore_schema_1
 from ci_evals.reports.summary import Note, Summary
 from ci_evals.reports.view import TEXT_CHARACTERS, answer_text
 
@@ -44,8 +43,8 @@ _OTHER_SUFFIXES: Final = (".html", ".jsonl", ".md", ".xml", ".yaml", ".yml")
 
 
 @cache
-def _document_adapter() -> TypeAdapter[Document1 | Document2]:
-    return TypeAdapter(Annotated[Document1 | Document2, Field(discriminator="schema_version")])
+def _document_adapter() -> TypeAdapter[Measured]:
+    return TypeAdapter(Measured)
 
 
 class ReportError(StorageError):
@@ -94,9 +93,7 @@ def decode_report(content: bytes) -> SavedReport:
         document = _document_adapter().validate_json(content)
     except ValidationError as error:
         raise ValueError(one_line(first_problem(error))) from error
-    if isinstance(document, Document1):
-        return restore_schema_1(document)
-    return restore(document, document.base)
+    return restore(document)
 
 
 def _explain(error: ValueError, content: bytes, path: Path) -> str:

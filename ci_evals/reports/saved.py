@@ -75,8 +75,9 @@ class SavedCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The fields read from a report.json of any schema version. See `ReportDocument`."""
+    """The fields read from a report.json. See `ReportDocument`."""
 
+    schema_version: Literal[2]
     suite: SuiteInfo
     started_at: StartedAt
     duration_s: float
@@ -85,17 +86,10 @@ class Measured:
     looks: Looks | None
     settled: Literal["pass", "borderline", "fail"] | None
     gate: Gate | None
+    base: BaseEntry | NoComparison | None
     variants: tuple[Variant, ...]
     cells: tuple[SavedCell, ...]
     results: tuple[Result, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document2(Measured):
-    """The fields read from a report.json of schema version 2."""
-
-    schema_version: Literal[2]
-    base: BaseEntry | NoComparison | None
 
 
 @dataclass(frozen=True)
@@ -245,7 +239,7 @@ class SavedReport:
         )
 
 
-def restore(document: Measured, base: BaseEntry | NoComparison | None) -> SavedReport:
+def restore(document: Measured) -> SavedReport:
     """Return the report that was measured, with what it was compared with.
 
     Raises:
@@ -253,6 +247,7 @@ def restore(document: Measured, base: BaseEntry | NoComparison | None) -> SavedR
     """
     _check_looks(document.looks)
     report = _restore_report(document)
+    base = document.base
     if not isinstance(base, BaseEntry):
         return SavedReport(report, document.gate, base)
     baseline = _restore_baseline(document.suite.name, base)

@@ -23,7 +23,7 @@ _HEAD = re.compile(r"<!-- ci-evals:comment v1 scope=(?P<scope>\S*) write=(?P<wri
 _START = re.compile(
     r"<!-- ci-evals:section suite=(?P<suite>\S*) job=(?P<job>\S*) part=(?P<part>\S*)"
     r" run=(?P<run>[0-9]{1,19}) attempt=(?P<attempt>[0-9]{1,19}) sha=(?P<sha>[0-9a-f]*)"
-    r" write=(?P<write>[0-9a-f]*)(?: state=(?P<state>[a-z]*))? -->"
+    r" write=(?P<write>[0-9a-f]*) state=(?P<state>pass|borderline|fail|error|running) -->"
 )
 _END: Final = "<!-- ci-evals:end -->"
 _MARKER = re.compile(r"<!--(\s*)ci-evals(?=:)", re.IGNORECASE)
@@ -34,14 +34,7 @@ _LINE_ENDS = re.compile(r"\r\n?")
 State = VerdictStatus | Literal["running"]
 """The verdict of a section, or that its run is under way."""
 
-_WORST_FIRST: Final[tuple[State | None, ...]] = (
-    "fail",
-    "error",
-    "borderline",
-    "running",
-    None,
-    "pass",
-)
+_WORST_FIRST: Final[tuple[State, ...]] = ("fail", "error", "borderline", "running", "pass")
 
 
 class SectionId(NamedTuple):
@@ -82,14 +75,14 @@ class Stamp:
 class Section(NamedTuple):
     """One suite's part of the comment, as Markdown whose first line is its headline.
 
-    `write` is a random word of whoever wrote it. `state` is None for what an earlier version wrote.
+    `write` is a random word of whoever wrote it.
     """
 
     id: SectionId
     stamp: Stamp
     text: str
+    state: State
     write: str = ""
-    state: State | None = None
 
     @property
     def headline(self) -> str:
@@ -105,8 +98,6 @@ class Section(NamedTuple):
     @property
     def mark(self) -> str:
         """The sign of its state: ✅, ❌ …"""
-        if self.state is None:
-            return "·"
         if self.state == "running":
             return "⏳"
         return VERDICT_MARKS[self.state]
@@ -153,10 +144,8 @@ class Section(NamedTuple):
         start = (
             f"<!-- ci-evals:section suite={suite} job={job} part={part} run={self.stamp.run_id}"
             f" attempt={self.stamp.attempt} sha={self.stamp.sha} write={self.write}"
+            f" state={self.state} -->"
         )
-        if self.state is not None:
-            start += f" state={self.state}"
-        start += " -->"
         return f"{start}\n{self.content}\n{_END}"
 
 
@@ -203,10 +192,8 @@ def parse(body: str) -> Body | None:
             suite, job, part = start.group("suite", "job", "part")
             whose = SectionId(unquote(suite), unquote(job), unquote(part))
             stamp = Stamp(int(start["run"]), int(start["attempt"]), start["sha"])
-            state = None
-            if start["state"] in _WORST_FIRST:
-                state = cast("State", start["state"])
-            sections[whose] = Section(whose, stamp, "\n".join(text), start["write"], state)
+            state = cast("State", start["state"])
+            sections[whose] = Section(whose, stamp, "\n".join(text), state, start["write"])
             start = None
         else:
             text.append(line)
@@ -260,7 +247,7 @@ def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int
     """
     others = [other for other in others if other.id != section]
     write = uuid4().hex
-    own = Section(section, stamp, "", write)
+    own = Section(section, stamp, "", "borderline", write)  # no state has a longer name
     frame = _size(compose("", write, [own])) + _size(_overview([*others, own])) + 400
     if others:
         frame += _MAX_LINE_BYTES + _size(own.folded) - _size(own.block)
@@ -322,7 +309,7 @@ class Contribution:
     def section(self, others: Sequence[Section], write: str) -> Section:
         """Return the section, as large as the others allow."""
         text = self.render(room_for(self.id, self.stamp, others))
-        return Section(self.id, self.stamp, text, write, self.state)
+        return Section(self.id, self.stamp, text, self.state, write)
 
     def preview(self) -> str:
         """Return a comment with this section alone."""

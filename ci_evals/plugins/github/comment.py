@@ -530,13 +530,6 @@ class PullRequestComments(CommentApi):
         return f"run {stamp.run_id}, attempt {stamp.attempt}"
 
 
-async def put_section(
-    github: GitHub, pull_request: int, contribution: Contribution, *, mode: Mode = "auto"
-) -> CommentOutcome:
-    """Put a section into the pull request's comment; see `put_sections`."""
-    return await put_sections(github, pull_request, [contribution], mode=mode)
-
-
 async def put_sections(
     github: GitHub, pull_request: int, contributions: Sequence[Contribution], *, mode: Mode = "auto"
 ) -> CommentOutcome:

@@ -37,7 +37,6 @@ from ci_evals.suite.dependencies import touched
 from ci_evals.suite.types import CheckedSuite
 
 _MAX_REPORT_BYTES: Final = 512 * 1024 * 1024
-_NO_SCOPE: Final = "that needs a token with the scope `read_api` in GITLAB_TOKEN"
 
 
 class GitLabCI(Host):

@@ -4,13 +4,13 @@ import pytest
 from fakes.github import TOKEN, FakeGitHub, Fault, github
 from fakes.http_server import Scripted, serving
 from fakes.virtual_time import VirtualTime
-from pulls import NUMBER, context_of, open_pull, says
+from pulls import NUMBER, context_of, open_pull, put_section, says
 
 from ci_evals.errors import HostError
 from ci_evals.model.fields import Secret
 from ci_evals.plugins.ci.requests import MAX_ATTEMPTS
 from ci_evals.plugins.github.api import GitHub, connect
-from ci_evals.plugins.github.comment import Comment, put_section
+from ci_evals.plugins.github.comment import Comment
 from ci_evals.plugins.github.context import Context, PullRequest
 
 NOW = 1_750_000_000.0

@@ -8,13 +8,24 @@ import pytest
 from fakes.github import TOKEN, FakeGitHub, Fault, github
 from fakes.github_state import FORK, StoredRun, Token
 from fakes.virtual_time import VirtualTime
-from pulls import BOT, HEAD, NUMBER, comments, context_of, from_renderer, open_pull, says, sections
+from pulls import (
+    BOT,
+    HEAD,
+    NUMBER,
+    comments,
+    context_of,
+    from_renderer,
+    open_pull,
+    put_section,
+    says,
+    sections,
+)
 
 from ci_evals.errors import HostError
 from ci_evals.plugins.ci.comment import CommentOutcome
 from ci_evals.plugins.ci.comment_body import MAX_BYTES, Contribution, parse
 from ci_evals.plugins.github.api import GitHub, WorkflowRun, connect
-from ci_evals.plugins.github.comment import pull_requests_of, put_section
+from ci_evals.plugins.github.comment import pull_requests_of
 
 ROUNDS = 20
 

@@ -64,7 +64,9 @@ def test_no_line_is_a_quick_action(answer: str) -> None:
 
 @given(st.text(alphabet="a1/!%&;#<>`~[]$^@ \n-", max_size=60))
 def test_a_note_is_read_again_as_it_was_written(text: str) -> None:
-    section = Section(SectionId("50%-off !1", "", "evals 1/2"), Stamp(1, 2, "ab"), text, "ab")
+    section = Section(
+        SectionId("50%-off !1", "", "evals 1/2"), Stamp(1, 2, "ab"), text, "pass", "ab"
+    )
     note = inert(compose("", "ab", [section]))
     assert inert(note) == note
     body = parse(note)

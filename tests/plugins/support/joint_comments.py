@@ -17,5 +17,5 @@ def several_suites() -> str:
     for name, summary in named:
         text = comments.text_of(comments.with_suite_name(summary, name), 20_000)
         state = summary.verdict.status
-        sections.append(Section(SectionId(name), stamp, text, state=state))
+        sections.append(Section(SectionId(name), stamp, text, state))
     return compose("", "0" * 32, sections)

@@ -6,7 +6,10 @@ from fakes.github import TOKEN, FakeGitHub
 from fakes.github_state import REPOSITORY, StoredComment, StoredPull
 
 from ci_evals.model.fields import Secret
+from ci_evals.plugins.ci.comment import CommentOutcome, Mode
 from ci_evals.plugins.ci.comment_body import Contribution, Section, SectionId, Stamp, parse
+from ci_evals.plugins.github.api import GitHub
+from ci_evals.plugins.github.comment import put_sections
 from ci_evals.plugins.github.context import Context
 
 NUMBER = 7
@@ -55,6 +58,13 @@ def from_renderer(
     sha: str = HEAD,
 ) -> Contribution:
     return Contribution(SectionId(suite, job), Stamp(run_id, attempt, sha), "pass", render)
+
+
+async def put_section(
+    github: GitHub, pull_request: int, contribution: Contribution, *, mode: Mode = "auto"
+) -> CommentOutcome:
+    """Put a single section into the comment."""
+    return await put_sections(github, pull_request, [contribution], mode=mode)
 
 
 def comments(fake: FakeGitHub, number: int = NUMBER) -> list[StoredComment]:

@@ -149,7 +149,7 @@ def timed(base: Baseline, median_s: float, medians_s: Sequence[float]) -> Baseli
     trend = tuple(
         TrendPoint(
             ReportRef(str(number), -number),
-            (TrendVariant("agent", None, 1.0, 9.0, None, each, each),),
+            (TrendVariant("agent", None, 1.0, 9.0, None, each, each, ""),),
         )
         for number, each in enumerate(medians_s)
     )
@@ -390,7 +390,7 @@ GOOD, BAD = many((40, "PPP")), many((30, "PPP"), (10, "FFF"))
 
 
 def rated(rate: float | None, n_eff: float = 120) -> TrendVariant:
-    return TrendVariant("agent", None, rate, n_eff, None, None, None)
+    return TrendVariant("agent", None, rate, n_eff, None, None, None, "")
 
 
 def test_a_rate_is_held_when_three_reports_in_a_row_had_it() -> None:
