@@ -9,14 +9,15 @@ from ci_evals.gate.baseline import (
     BaseCell,
     Baseline,
     Evidence,
-    HeadCell,
     History,
     PerRun,
+    ReportedCell,
     ReportRef,
 )
 from ci_evals.gate.compare import compare
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Tally
+from ci_evals.model.report import Counts, Tally
 from ci_evals.stats.differences import ScoreSums
 
 REPORTS, RUNS = 10, 3
@@ -27,7 +28,7 @@ FLAKY, BROKEN = 8, 2
 def main(cells: int) -> None:
     rng = random.Random(1)
     refs = tuple(ReportRef(f"{number:032x}", -float(number)) for number in range(REPORTS))
-    head: list[HeadCell] = []
+    head: list[ReportedCell] = []
     base: dict[CellKey, BaseCell] = {}
     history = cache(History)  # cells of the same runs share one, as where a report is read back
     for number in range(cells):
@@ -40,7 +41,15 @@ def main(cells: int) -> None:
         )
         passed = 0 if FLAKY <= kind < FLAKY + BROKEN else drawn(rng, rate)
         head.append(
-            HeadCell(key, f"{number:016x}", Tally(passed, RUNS), per_run=per_run(rng, passed))
+            ReportedCell(
+                number,
+                Case(id=key[0]),
+                Variant("agent"),
+                Counts(passed, RUNS - passed, 0, RUNS),
+                f"{number:016x}",
+                Tally(passed, RUNS),
+                per_run=per_run(rng, passed),
+            )
         )
     baseline = Baseline(suite="benchmark", reports=refs, cells=base)
     started = time.process_time()

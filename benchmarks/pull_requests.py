@@ -6,6 +6,7 @@ follows from a seed.
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -13,16 +14,16 @@ from ci_evals.gate.baseline import (
     BaseCell,
     Baseline,
     Evidence,
-    HeadCell,
     History,
+    ReportedCell,
     ReportRef,
 )
 from ci_evals.gate.compare import compare
 from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS, plan_confirmation
 from ci_evals.gate.outages import find_lost_reports, find_outages, worst_round
-from ci_evals.model.case import Variant
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Tally
+from ci_evals.model.report import Counts, Tally
 from ci_evals.model.rules import ConfirmRuns
 
 ALPHA = 0.05
@@ -277,10 +278,12 @@ def outcome(
                 planned[number] = {
                     run: passed for run, passed in planned[number].items() if run != lost.run
                 }
-    head = [
-        HeadCell(key, key[0], Tally(sum(each.values()), len(each)))
-        for key, each in zip(names, planned, strict=True)
-    ]
+    head = []
+    for number, (key, variant) in enumerate(zip(names, variants, strict=True)):
+        runs = planned[number]
+        tally = Tally(sum(runs.values()), len(runs))
+        counts = Counts(tally.passed, tally.graded - tally.passed, 0, tally.graded)
+        head.append(ReportedCell(number, case_of(key[0]), variant, counts, key[0], tally))
     found = plan_confirmation(head, base, suite.confirm_runs, ALPHA).runs
     confirmed = [
         run_again_in(cell, passed[: found[cell.key]]) if cell.key in found else cell
@@ -299,10 +302,15 @@ def outcome(
     )
 
 
-def run_again_in(cell: HeadCell, passed: Sequence[bool]) -> HeadCell:
+@cache
+def case_of(id_: str) -> Case:
+    return Case(id=id_)
+
+
+def run_again_in(cell: ReportedCell, passed: Sequence[bool]) -> ReportedCell:
     """Return a cell with its confirm runs."""
     confirming = Tally(sum(passed), len(passed))
-    return cell._replace(confirming=confirming, confirmed=True, repeats=tuple(passed))
+    return replace(cell, confirming=confirming, confirmed=True, repeats=tuple(passed))
 
 
 def run_again(

@@ -8,12 +8,12 @@ from pathlib import Path
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of, one_line, percent
-from ci_evals.gate.baseline import Baseline, head_cells
+from ci_evals.gate.baseline import Baseline, ReportedCell
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import Verdict
 from ci_evals.model.case import Case
 from ci_evals.model.plan import RunPlan
-from ci_evals.model.report import CellReport, SuiteReport
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports import terminal
@@ -54,6 +54,11 @@ class Report(SuiteReport):
     @property
     def gate(self) -> Gate | None:
         return self.judged.gate
+
+    @property
+    def cells(self) -> Sequence[ReportedCell]:
+        """Every cell that has runs, in plan order."""
+        return self.judged.cells
 
     @property
     def verdict(self) -> Verdict:
@@ -102,7 +107,7 @@ class Report(SuiteReport):
                 lines.append(f"    {number_of(count, 'run')}: {reason}")
         return "\n".join(lines)
 
-    def _reasons(self, cell: CellReport) -> Counter[str]:
+    def _reasons(self, cell: ReportedCell) -> Counter[str]:
         """Count the reasons why runs of a cell did not pass."""
         reasons: Counter[str] = Counter()
         if cell.counts.passed == cell.counts.graded + cell.counts.errored:
@@ -154,7 +159,7 @@ class Report(SuiteReport):
             saved = read_report(Path(other))
         gate = self.gate or Gate()
         return compare(
-            head_cells(self, self.gate),
+            self.cells,
             saved.baseline,
             confirm_runs=0,
             alpha=gate.alpha,
@@ -221,7 +226,7 @@ def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoCompar
     return read_baseline((path,), suite)
 
 
-def _part_of(report: SuiteReport, cells: Sequence[CellReport]) -> SuiteReport:
+def _part_of(report: SuiteReport, cells: Sequence[ReportedCell]) -> SuiteReport:
     """Return a report of some cells: the same runs with numbers of their own."""
     plan = report.plan
     numbers = {(cell.case.id, cell.variant): cell.cell for cell in cells}

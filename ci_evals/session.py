@@ -29,7 +29,7 @@ from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
-from ci_evals.gate.baseline import FURTHER_ROUNDS, Baseline, add_tallies, head_cells
+from ci_evals.gate.baseline import FURTHER_ROUNDS, Baseline, add_tallies, reported_cells
 from ci_evals.gate.cells import match_cells
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.confirmation import Confirmation, failed_confirmations, plan_confirmation
@@ -500,7 +500,7 @@ class _Session:
         suite, plan = invocation.suite, evidence.planned.plan
         rules = suite.gate or Gate()
         report = self._report(evidence)
-        head = head_cells(report, suite.gate, unplanned=True)
+        head = reported_cells(report, suite.gate, unplanned=True)
         is_whole = invocation.shard is None and invocation.run_missing
         found = plan_confirmation(
             head, baseline, suite.confirm_runs, rules.alpha, is_whole=is_whole
@@ -579,7 +579,7 @@ class _Session:
         report = self._report(evidence)
         if evidence.confirmation is None or report.confirmation is None:
             return evidence
-        head = head_cells(report, self.invocation.suite.gate)
+        head = reported_cells(report, self.invocation.suite.gate)
         for variant in failed_confirmations(match_cells(head, baseline)):
             cells = [cell for cell in head if cell.variant == variant and cell.confirming.graded]
             why = failed_confirmation_sentence(
@@ -597,7 +597,7 @@ class _Session:
 
         report = self._report(evidence)
         rules = self.invocation.suite.gate or Gate()
-        found = find_outages(head_cells(report, rules), baseline, rules.alpha)
+        found = find_outages(reported_cells(report, rules), baseline, rules.alpha)
         for variant, outage in found.items():
             runs = _indices(report, variant)
             part = self._withdraw(evidence.planned, report, variant, runs, outage_sentence(outage))

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from ci_evals.engine.journal import headers, is_being_written, journals_at, read_results
 from ci_evals.errors import CiEvalsError, UsageError
+from ci_evals.gate.baseline import reported_cells
 from ci_evals.gate.verdict import Verdict, decide
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.report import SuiteReport
@@ -46,7 +47,8 @@ def summarize_journal(path: Path) -> Summary | None:
     scope = replace(decide(report, None).scopes[0], bar=None, status="pass")
     sentence = _progress(report, planned)
     verdict = Verdict(status="error", leading=None, sentence=sentence, scopes=(scope,))
-    return Summary(report, verdict, None, is_going_on=is_being_written(path))
+    cells = reported_cells(report, None)
+    return Summary(report, cells, verdict, None, is_going_on=is_being_written(path))
 
 
 def _progress(report: SuiteReport, planned: int) -> str:

@@ -62,7 +62,7 @@ def compare_reports(base: Sequence[Path], head: Path) -> Summary:
     saved = read_report(head)
     comparison = _compare(saved, base)
     verdict = comparison_verdict(saved.report, saved.gate, comparison)
-    return Summary(saved.report, verdict, saved.gate, comparison)
+    return Summary(saved.report, saved.head, verdict, saved.gate, comparison)
 
 
 def compare_variants(base: Path, head: Path) -> Summary:
@@ -80,7 +80,7 @@ def compare_variants(base: Path, head: Path) -> Summary:
     baseline = baseline_of([saved_base], saved.suite.name, name)
     comparison = _compare_with(baseline, saved)
     verdict = comparison_verdict(saved.report, saved.gate, comparison)
-    return Summary(saved.report, verdict, saved.gate, comparison)
+    return Summary(saved.report, saved.head, verdict, saved.gate, comparison)
 
 
 def _read_variant(side: Path) -> tuple[str, SavedReport]:
@@ -124,7 +124,7 @@ def summary_to_view(path: Path, base: Sequence[Path] = ()) -> Summary:
         return saved.summary
     comparison = _compare(saved, base)
     verdict = decide(saved.report, saved.gate, comparison)
-    return with_answers(Summary(saved.report, verdict, saved.gate, comparison))
+    return with_answers(Summary(saved.report, saved.head, verdict, saved.gate, comparison))
 
 
 def explain_cells(
@@ -180,7 +180,7 @@ def choose_cells(
         UsageError: no report has a cell of that case, or none of those is of that provider or
             prompt.
     """
-    cells = [[cell.cell for cell in summary.report.cells] for summary in summaries]
+    cells = [[cell.cell for cell in summary.cells] for summary in summaries]
     nouns = ("case", "provider", "prompt")
     for part, (noun, name) in enumerate(zip(nouns, wanted, strict=True)):
         if name is None:

@@ -93,10 +93,10 @@ def find_judged_answers(suite: CheckedSuite, report: SuiteReport, journal: Path)
         )
     planned: dict[CellKey, int] = {}
     tallies: list[Tally] = []
-    for cell in report.cells:
-        if cell.case.id in judges:
-            planned[cell.key] = cell.counts.planned
-            tallies.append(_tally_answers(report.records_of([cell.cell])))
+    for cell, runs_of_cell in enumerate(report.plan.counts):
+        if runs_of_cell and report.plan.case(cell).id in judges:
+            planned[report.plan.key(cell)] = runs_of_cell
+            tallies.append(_tally_answers(report.records_of([cell])))
     answers, outdated = _match(suite, _read_planned(journal, planned))
     samples = {judge.samples for case, _, _ in planned for judge in judges[case]}
     same_samples = None

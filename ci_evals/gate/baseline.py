@@ -12,10 +12,10 @@ from statistics import fmean, median
 from typing import Literal, NamedTuple
 
 from ci_evals.format import name_of, short_sha
-from ci_evals.model.case import Variant
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import RunRecord, SuiteReport, Tally
+from ci_evals.model.report import Counts, RunRecord, SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.drift import BETS, DriftEvidence
@@ -653,25 +653,30 @@ def evidence_to_keep(cell: BaseCell | None, fingerprint: str) -> tuple[Evidence,
 # The report that is compared.
 
 
-class HeadCell(NamedTuple):
-    """One cell of the report that is compared.
+@dataclass(frozen=True)
+class ReportedCell:
+    """One case on one variant, as a report has it.
 
     Args:
-        key: its name.
+        cell: its number in the plan.
+        case: what is asked.
+        variant: what answers.
+        counts: its planned runs by status.
         fingerprint: identifies the question and its grading, but not the case's name.
-        planned: its planned runs, without those that only repeat a recording.
+        planned: its graded planned runs, without those that only repeat a recording.
         unanswered: the number of these that failed without an answer.
         confirming: the runs that it got because it was a suspect, or its variant in doubt.
         confirmed: True if these are complete.
         repeats: the outcome of each of these in order, True for one that passed and None for one
             that was not graded, up to the first that was not made.
         critical: True if its regression is always red, even if the gate allows some.
-        quarantined: True if it is not compared, because its results block nothing.
-        tags: the tags of its case.
-        per_run: the averages of its planned runs.
+        per_run: the averages of the runs in `planned`.
     """
 
-    key: CellKey
+    cell: int
+    case: Case
+    variant: Variant
+    counts: Counts
     fingerprint: str
     planned: Tally
     unanswered: int = 0
@@ -679,13 +684,17 @@ class HeadCell(NamedTuple):
     confirmed: bool = False
     repeats: tuple[bool | None, ...] = ()
     critical: bool = False
-    quarantined: bool = False
-    tags: tuple[str, ...] = ()
     per_run: PerRun = UNMEASURED
 
     @property
-    def variant(self) -> Variant:
-        return Variant(*self.key[1:])
+    def key(self) -> CellKey:
+        """Its name."""
+        return self.case.id, self.variant.provider, self.variant.prompt
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Return True if it is not compared, because its results block nothing."""
+        return self.case.quarantine is not None
 
     def with_repeats(self, count: int) -> Tally | None:
         """Return its planned runs and so many confirm runs; None if it did not get as many."""
@@ -695,9 +704,9 @@ class HeadCell(NamedTuple):
         return add_tallies((self.planned, Tally(sum(graded), len(graded))))
 
 
-def head_cells(
+def reported_cells(
     report: SuiteReport, gate: Gate | None, *, unplanned: bool = False
-) -> list[HeadCell]:
+) -> list[ReportedCell]:
     """Return the cells of a report that have runs, in plan order.
 
     Args:
@@ -708,19 +717,19 @@ def head_cells(
     cells = []
     for cell, runs in enumerate(report.plan.counts):
         if runs or unplanned:
-            cells.append(_head_cell(report, cell, gate or Gate()))
+            cells.append(_reported_cell(report, cell, gate or Gate()))
     return cells
 
 
-def group_by_variant(cells: Iterable[HeadCell]) -> Mapping[Variant, Sequence[HeadCell]]:
+def group_by_variant(cells: Iterable[ReportedCell]) -> Mapping[Variant, Sequence[ReportedCell]]:
     """Return the cells of each variant, in order."""
-    groups: dict[tuple[str, str | None], list[HeadCell]] = defaultdict(list)
+    groups: dict[tuple[str, str | None], list[ReportedCell]] = defaultdict(list)
     for cell in cells:
         groups[cell.key[1:]].append(cell)
     return {Variant(*names): found for names, found in groups.items()}
 
 
-def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
+def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:
     case = report.plan.case(cell)
     records = report.records_of((cell,))
     fresh = _fresh(records)
@@ -731,8 +740,11 @@ def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
         complete = not report.confirmation.by_cell[cell].missing
         confirmed = complete and confirming.graded > 0
         repeats = tuple(_repeats(report.confirmation, cell))
-    return HeadCell(
-        key=report.plan.key(cell),
+    return ReportedCell(
+        cell=cell,
+        case=case,
+        variant=report.plan.variant(cell),
+        counts=report.by_cell[cell],
         fingerprint=report.fingerprints[report.plan.row(cell)],
         planned=_tally(fresh),
         unanswered=[record.unanswered for record in fresh].count(True),
@@ -740,8 +752,6 @@ def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
         confirmed=confirmed,
         repeats=repeats,
         critical=case.critical or gate.marks_critical(case.tags),
-        quarantined=case.quarantine is not None,
-        tags=tuple(case.tags),
         per_run=_average(fresh),
     )
 

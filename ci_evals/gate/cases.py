@@ -231,7 +231,7 @@ def compare_tags(matching: Matching) -> Sequence[TagComparison]:
     fallen = 0.0
     for cell in matching.cells:
         fallen += cell.pooled.rate - cell.head.planned.rate
-        for tag in cell.head.tags:
+        for tag in cell.head.case.tags:
             tables[tag].append((*cell.head.planned, *cell.pooled))
     tested = []
     for tag, chosen in tables.items():

@@ -10,7 +10,7 @@ from ci_evals.gate.baseline import (
     NO_RUNS,
     BaseCell,
     Baseline,
-    HeadCell,
+    ReportedCell,
     add_tallies,
     grading_half,
 )
@@ -83,14 +83,14 @@ class MatchedCell:
     `renamed_from` is the id that its case has there, if it is another.
     """
 
-    head: HeadCell
+    head: ReportedCell
     base: BaseCell
     renamed_from: str | None
 
     def without_confirmation(self) -> "MatchedCell":
         """Return the cell as if it had not been run again."""
         return replace(
-            self, head=self.head._replace(confirming=NO_RUNS, confirmed=False, repeats=())
+            self, head=replace(self.head, confirming=NO_RUNS, confirmed=False, repeats=())
         )
 
     @cached_property
@@ -158,7 +158,7 @@ class Matching:
         return self.base.overdispersion.get(self.variants[variant], 1.0)
 
 
-def match_cells(head: Sequence[HeadCell], base: Baseline) -> Matching:
+def match_cells(head: Sequence[ReportedCell], base: Baseline) -> Matching:
     """Match the cells of a report with those of a baseline."""
     base = base.since_falls
     variants = match_variants(variants_of(cell.key for cell in head), base.variants)
@@ -166,7 +166,7 @@ def match_cells(head: Sequence[HeadCell], base: Baseline) -> Matching:
     return Matching(base, variants, cells, rest)
 
 
-def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, CellKey]:
+def base_keys(head: Sequence[ReportedCell], base: Baseline) -> Mapping[CellKey, CellKey]:
     """Map each cell to its name in the baseline, where its case or variant may be renamed."""
     variants = match_variants(variants_of(cell.key for cell in head), base.variants)
     mine = _by_base_key(head, variants)
@@ -178,7 +178,7 @@ def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, Cell
 
 
 def _match_cells(
-    head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
+    head: Sequence[ReportedCell], base: Baseline, variants: Mapping[Variant, Variant]
 ) -> tuple[list[MatchedCell], list[CellComparison]]:
     """Return the cells that can be compared, and the findings on all others."""
     mine = _by_base_key(head, variants)
@@ -198,7 +198,7 @@ def _match_cells(
         elif base.broken and Variant(*base_key[1:]) in base.broken_variants:
             failing = found.history.newest_lost
             rest.append(_untested_cell("not compared", cell.key, cell, failing))
-        elif cell.planned.graded and found.history.tally.graded and not cell.quarantined:
+        elif cell.planned.graded and found.history.tally.graded and not cell.is_quarantined:
             matched.append(MatchedCell(cell, found, old_name))
         else:
             rest.append(_untested_cell("not compared", cell.key, cell, found.history.tally))
@@ -218,8 +218,8 @@ def cell_key(case: str, variant: Variant) -> CellKey:
 
 
 def _by_base_key(
-    head: Sequence[HeadCell], variants: Mapping[Variant, Variant]
-) -> Mapping[CellKey, HeadCell]:
+    head: Sequence[ReportedCell], variants: Mapping[Variant, Variant]
+) -> Mapping[CellKey, ReportedCell]:
     """Return the cells by the names that they have in the baseline, where no case was renamed."""
     base_names = {(mine.provider, mine.prompt): theirs for mine, theirs in variants.items()}
     found = {}
@@ -231,14 +231,14 @@ def _by_base_key(
     return found
 
 
-def _edited_cell(head: HeadCell, base: BaseCell) -> CellComparison:
+def _edited_cell(head: ReportedCell, base: BaseCell) -> CellComparison:
     newest = base.history.evidence[0].tally if base.history.evidence else NO_RUNS
     regraded = grading_half(base.fingerprint) != grading_half(head.fingerprint)
     return replace(_untested_cell("edited", head.key, head, newest), regraded=regraded)
 
 
 def _untested_cell(
-    kind: CellKind, key: CellKey, head: HeadCell | None = None, base: Tally = NO_RUNS
+    kind: CellKind, key: CellKey, head: ReportedCell | None = None, base: Tally = NO_RUNS
 ) -> CellComparison:
     case, provider, prompt = key
     return CellComparison(
@@ -252,16 +252,16 @@ def _untested_cell(
     )
 
 
-def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
+def _old_names(mine: Mapping[CellKey, ReportedCell], base: Baseline) -> Mapping[CellKey, str]:
     """Find the cells whose case has another name in the base: same question, same grading."""
     gone: dict[tuple[str, str, str | None], list[str]] = defaultdict(list)
     for key, cell in base.cells.items():
         if key not in mine:
             gone[cell.fingerprint, *key[1:]].append(key[0])
     names = {}
-    for key, head_cell in mine.items():
+    for key, reported in mine.items():
         if key not in base.cells:
-            candidates = gone.get((head_cell.fingerprint, *key[1:]))
+            candidates = gone.get((reported.fingerprint, *key[1:]))
             if candidates:
                 names[key] = candidates.pop(0)
     return names

@@ -13,7 +13,7 @@ from ci_evals.gate.baseline import (
     BaseCell,
     Baseline,
     BrokenVariant,
-    HeadCell,
+    ReportedCell,
 )
 from ci_evals.gate.cases import (
     CaseComparison,
@@ -288,7 +288,7 @@ class NoComparison:
 
 
 def compare(
-    head: Sequence[HeadCell],
+    head: Sequence[ReportedCell],
     base: Baseline,
     *,
     confirm_runs: ConfirmRuns,

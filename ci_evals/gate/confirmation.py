@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, comb
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import FURTHER_ROUNDS, Baseline, HeadCell
+from ci_evals.gate.baseline import FURTHER_ROUNDS, Baseline, ReportedCell
 from ci_evals.gate.cases import MatchedCase, match_cases
 from ci_evals.gate.cells import MatchedCell, Matching, match_cells
 from ci_evals.gate.falls import IN_DOUBT, planned_fall
@@ -58,7 +58,7 @@ class Confirmation(NamedTuple):
 
 
 def plan_confirmation(
-    head: Sequence[HeadCell],
+    head: Sequence[ReportedCell],
     base: Baseline,
     confirm_runs: ConfirmRuns,
     alpha: float = 0.05,

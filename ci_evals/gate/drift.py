@@ -17,7 +17,7 @@ from ci_evals.gate.baseline import (
     DriftBet,
     DriftCell,
     DriftVariant,
-    HeadCell,
+    ReportedCell,
     ReportRef,
     add_tallies,
     group_by_variant,
@@ -57,7 +57,7 @@ def may_count(report: SuiteReport) -> bool:
 
 
 def follow(
-    report: SuiteReport, head: Sequence[HeadCell], base: Baseline | None, gate: Gate | None
+    report: SuiteReport, head: Sequence[ReportedCell], base: Baseline | None, gate: Gate | None
 ) -> Drift | None:
     """Return what the base branch's reports say of a slow loss, a further one included.
 
@@ -121,7 +121,7 @@ class _FurtherReport:
     """
 
     report: SuiteReport
-    head: Sequence[HeadCell]
+    head: Sequence[ReportedCell]
     base: Baseline | None
     alpha: float
     own: ReportRef
@@ -135,7 +135,7 @@ class _FurtherReport:
         return match_cells(self.head, self.base)
 
     @cached_property
-    def by_variant(self) -> Mapping[Variant, Sequence[HeadCell]]:
+    def by_variant(self) -> Mapping[Variant, Sequence[ReportedCell]]:
         """The cells of each of its variants."""
         return group_by_variant(self.head)
 
@@ -159,7 +159,7 @@ class _FurtherReport:
         runs = {}
         for each in self.head:
             counted = NO_RUNS
-            if not each.quarantined and each.variant not in left_out:
+            if not each.is_quarantined and each.variant not in left_out:
                 counted = _first_runs(self.report, cells[each.key], rounds)
             runs[each.key] = counted
         return runs
@@ -183,7 +183,7 @@ class _FurtherReport:
         return variant_fall(cells, self.matching.overdispersion(variant)).decisive_p <= self.alpha
 
 
-def _sums_of(cell: HeadCell, known: Mapping[CellKey, DriftCell]) -> DriftCell:
+def _sums_of(cell: ReportedCell, known: Mapping[CellKey, DriftCell]) -> DriftCell:
     """Return the sums of a cell; none if it is new or edited."""
     sums = known.get(cell.key)
     if sums is not None and sums.fingerprint == cell.fingerprint:
@@ -231,7 +231,7 @@ def _follow_bet(bet: DriftBet, log_e: float, further: _FurtherReport, *, fell: b
     return replace(bet, evidence=evidence, reports=bet.reports + 1, shown=bet.shown or fell)
 
 
-def _under_own_names(drift: Drift, head: Sequence[HeadCell], base: Baseline | None) -> Drift:
+def _under_own_names(drift: Drift, head: Sequence[ReportedCell], base: Baseline | None) -> Drift:
     """Return what is known with cases and variants as a report names them."""
     if base is None:
         return drift

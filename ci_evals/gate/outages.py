@@ -12,8 +12,8 @@ from ci_evals.gate.baseline import (
     BaseCell,
     Baseline,
     BrokenVariant,
-    HeadCell,
     LostReport,
+    ReportedCell,
     ReportRef,
     add_tallies,
     group_by_variant,
@@ -105,7 +105,7 @@ class Outage(NamedTuple):
 
 
 def find_outages(
-    head: Sequence[HeadCell], base: Baseline, alpha: float
+    head: Sequence[ReportedCell], base: Baseline, alpha: float
 ) -> Mapping[Variant, Outage]:
     """Find the variants that look worse because of an outage while their planned runs were made.
 
@@ -148,7 +148,9 @@ def _has_recovered(cells: Sequence[MatchedCell]) -> bool:
     return stratified_lower(tables) <= RECOVERY
 
 
-def unanswered_runs(report: ReportRef, cells: Sequence[HeadCell]) -> Mapping[Variant, LostReport]:
+def unanswered_runs(
+    report: ReportRef, cells: Sequence[ReportedCell]
+) -> Mapping[Variant, LostReport]:
     """Return the variants of a base report of which a quarter of the runs had no answer.
 
     Runs that failed without an answer then do not count as a baseline; fewer are failures, as they

@@ -15,7 +15,7 @@ from ci_evals.gate.bars import (
     judge_scopes,
     worst_first,
 )
-from ci_evals.gate.baseline import Baseline, head_cells
+from ci_evals.gate.baseline import Baseline, reported_cells
 from ci_evals.gate.cells import match_variants, variants_of
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import RuleVerdict, rule_verdicts
@@ -299,7 +299,7 @@ def _is_red_anyway(
         best = replace(best, confirmation=_with_errored_as_passed(best.confirmation))
     rules = replace(rules, max_cost_increase=None, max_latency_increase=None)
     compared = compare(
-        head_cells(best, rules),
+        reported_cells(best, rules),
         comparison.baseline,
         confirm_runs=comparison.confirm_runs,
         alpha=comparison.alpha,

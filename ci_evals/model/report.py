@@ -17,9 +17,9 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator
 
 from ci_evals.format import exact_mean
-from ci_evals.model.case import Case, Variant
+from ci_evals.model.case import Variant
 from ci_evals.model.grading import Classified
-from ci_evals.model.plan import CellKey, RunPlan, Shard
+from ci_evals.model.plan import RunPlan, Shard
 from ci_evals.model.response import MAX_TOKENS
 from ci_evals.model.result import (
     BudgetFigure,
@@ -342,20 +342,6 @@ class Unpriced(NamedTuple):
 _SIGNALS = ("SIGHUP", "SIGINT", "SIGTERM")
 
 
-@dataclass(frozen=True, slots=True)
-class CellReport:
-    """One case on one variant."""
-
-    cell: int
-    case: Case
-    variant: Variant
-    counts: Counts
-
-    @property
-    def key(self) -> CellKey:
-        return self.case.id, self.variant.provider, self.variant.prompt
-
-
 @dataclass(eq=False, repr=False)
 class SuiteReport:
     """All results of one invocation, with settings and revision.
@@ -447,13 +433,6 @@ class SuiteReport:
                 if record is not None and record.status == status:
                     indices.append(index)
         return indices
-
-    @property
-    def cells(self) -> Iterator[CellReport]:
-        """Every cell that has runs, in plan order."""
-        for cell, counts in enumerate(self.by_cell):
-            if counts.planned:
-                yield CellReport(cell, self.plan.case(cell), self.plan.variant(cell), counts)
 
     def cells_of(self, variant: Variant) -> range:
         """The cells of one variant."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ci_evals.format import name_of, number_of, percent
-from ci_evals.gate.baseline import Drift, head_cells, report_ref
+from ci_evals.gate.baseline import Drift, report_ref
 from ci_evals.gate.drift import CellLoss, DriftAlarm, accepted, alarms, follow, is_unknown_level
 from ci_evals.reports.report_json import CellLossEntry, DriftEntry
 from ci_evals.reports.summary import Note, Summary, once_per_summary
@@ -25,7 +25,7 @@ def drift_alarms(summary: Summary) -> Sequence[DriftAlarm]:
     report, baseline = summary.report, comparison.baseline
     drift: Drift | None
     if report.suite.on_default_branch:
-        drift = follow(report, head_cells(report, summary.gate), baseline, summary.gate)
+        drift = follow(report, summary.cells, baseline, summary.gate)
     else:
         drift = accepted(baseline, summary.gate, report_ref(report))
     if drift is None:

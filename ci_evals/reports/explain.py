@@ -137,7 +137,8 @@ def explanations(
     """
     base_cells = {}
     if base is not None:
-        base_cells = {cell.key: cell.cell for cell in base.cells}
+        keys = enumerate(base.plan.keys)
+        base_cells = {key: number for number, key in keys if base.plan.runs(number)}
     explained = []
     for cell in cells:
         explanation = _explain(summary, cell)

@@ -422,7 +422,7 @@ def _shared_entry(summary: Summary, cases: Sequence[CaseView]) -> GroupItem:
         return GroupItem(
             subject,
             (ForeignText(missed_text(first)),),
-            critical=first.critical,
+            critical=first.is_critical_regression,
             cells=tuple(cells),
             run=first.failed_run,
         )
@@ -431,7 +431,7 @@ def _shared_entry(summary: Summary, cases: Sequence[CaseView]) -> GroupItem:
     return GroupItem(
         subject,
         (ForeignText(message),),
-        critical=first.critical,
+        critical=first.is_critical_regression,
         cells=tuple(cells),
         frames=tuple(frames_of(error.detail)),
     )
@@ -447,7 +447,7 @@ def _cell_entry(summary: Summary, cell: CellView) -> GroupItem:
     return GroupItem(
         case_subject(summary, CaseView(cell.case, (cell,))),
         (cell.finding,),
-        critical=cell.critical,
+        critical=cell.is_critical_regression,
         cells=(cell,),
         run=cell.failed_run,
     )

@@ -430,9 +430,9 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
         return
     doubted = _variants_in_doubt(confirmation, comparison)
     confirmed = []
-    for cell in confirmation.cells:
-        key = confirmation.plan.key(cell.cell)
-        runs_again = confirmation.plan.runs(cell.cell)
+    for key, runs_again in zip(confirmation.plan.keys, confirmation.plan.counts, strict=True):
+        if not runs_again:
+            continue
         is_suspect = runs_again > FURTHER_ROUNDS or key in comparison.confirmed
         if is_suspect or Variant(*key[1:]) not in doubted:
             confirmed.append(key)
@@ -487,9 +487,7 @@ def _confirmed_clauses(confirmed: Iterable[CellKey], comparison: Comparison) -> 
 
 def _variants_in_doubt(confirmation: SuiteReport, comparison: Comparison) -> list[Variant]:
     """Return the variants of which all compared cells were to run again."""
-    planned = {}
-    for cell in confirmation.cells:
-        planned[confirmation.plan.key(cell.cell)] = confirmation.plan.runs(cell.cell)
+    planned = dict(zip(confirmation.plan.keys, confirmation.plan.counts, strict=True))
     doubted = []
     for variant in comparison.variants:
         runs = [

@@ -361,8 +361,8 @@ def _with_rules(report: SuiteReport, cases: Sequence[Case], suite: SuiteInfo) ->
 
 def _missing_runs(saved: SavedReport, trusted: SavedReport, base: str) -> str:
     """`2 cases of main were not run; 3 cases have fewer runs than on main`; nothing if all were."""
-    runs = {cell.key: cell.counts.planned - cell.counts.missing for cell in saved.report.cells}
-    expected = {cell.key: cell.counts.planned for cell in trusted.report.cells}
+    runs = {cell.key: cell.counts.planned - cell.counts.missing for cell in saved.head}
+    expected = {cell.key: cell.counts.planned for cell in trusted.head}
     missing = sum(key not in runs for key in expected)
     fewer = 0
     if trusted.report.looks is None and trusted.report.settled is None:

@@ -17,11 +17,11 @@ from ci_evals.gate.baseline import (
     BaseCell,
     Baseline,
     Evidence,
-    HeadCell,
     History,
+    ReportedCell,
     evidence_to_keep,
-    head_cells,
     report_ref,
+    reported_cells,
     trend_point,
 )
 from ci_evals.gate.cells import base_keys
@@ -166,15 +166,13 @@ class SavedReport:
     @cached_property
     def failed_cases(self) -> frozenset[str]:
         """The ids of the cases that did not pass when they last ran: not all planned runs did."""
-        failed = {
-            cell.case.id for cell in self.report.cells if cell.counts.passed < cell.counts.planned
-        }
+        failed = {cell.case.id for cell in self.head if cell.counts.passed < cell.counts.planned}
         return frozenset(failed.union(self.suite.failed_before))
 
     @cached_property
-    def head(self) -> Sequence[HeadCell]:
+    def head(self) -> Sequence[ReportedCell]:
         """Its cells, to be compared with a baseline."""
-        return head_cells(self.report, self.gate)
+        return reported_cells(self.report, self.gate)
 
     @cached_property
     def summary(self) -> Summary:
@@ -204,7 +202,6 @@ class SavedReport:
             for key, base_key in base_keys(self.head, earlier).items():
                 earlier_cells[key] = earlier.cells.get(base_key)
         lost = unanswered_runs(own, self.head)
-        bars = {view.key: bar_of(view.case, view.variant, self.gate) for view in self.report.cells}
         cells = {}
         for cell in self.head:
             runs = cell.planned
@@ -218,8 +215,8 @@ class SavedReport:
                 cell.fingerprint,
                 History((Evidence(own.id, *runs), *older)),
                 per_runs,
-                cell.quarantined,
-                bars[cell.key],
+                cell.is_quarantined,
+                bar_of(cell.case, cell.variant, self.gate),
             )
         known = {own.id}
         for base_cell in cells.values():
@@ -253,7 +250,7 @@ def restore(document: Measured) -> SavedReport:
     baseline = _restore_baseline(document.suite.name, base)
     answers = {cell.key: cell.answer for cell in base.cells if cell.answer is not None}
     before = {}
-    for key, base_key in base_keys(head_cells(report, document.gate), baseline).items():
+    for key, base_key in base_keys(reported_cells(report, document.gate), baseline).items():
         if base_key in answers:
             before[key] = answers[base_key]
     return SavedReport(report, document.gate, baseline, base.confirm_runs, before)

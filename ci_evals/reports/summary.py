@@ -1,11 +1,11 @@
 """A report with its verdict and comparison: the input of every format."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ci_evals.gate.baseline import Baseline, head_cells
+from ci_evals.gate.baseline import Baseline, ReportedCell, reported_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import Verdict, decide, luck_in_common
 from ci_evals.model.case import Variant
@@ -37,6 +37,7 @@ class Summary:
 
     Args:
         report: what was run.
+        cells: every cell of it that has runs, in plan order.
         verdict: what the gate says of it.
         gate: the rules for merging; None if there are none.
         comparison: the report against its baseline, or why there is none; None if nobody asked.
@@ -48,6 +49,7 @@ class Summary:
     """
 
     report: SuiteReport
+    cells: Sequence[ReportedCell]
     verdict: Verdict
     gate: Gate | None
     comparison: Comparison | NoComparison | None = None
@@ -120,11 +122,12 @@ def summarize(
         baseline: what to compare with, or why there is nothing; None if nobody asked.
         confirm_runs: how often suspects were to be run again.
     """
+    cells = reported_cells(report, gate)
     comparison: Comparison | NoComparison | None
     if isinstance(baseline, Baseline):
         alpha = (gate or Gate()).alpha
         comparison = compare(
-            head_cells(report, gate),
+            cells,
             baseline,
             confirm_runs=confirm_runs,
             alpha=alpha,
@@ -132,4 +135,4 @@ def summarize(
         )
     else:
         comparison = baseline
-    return Summary(report, decide(report, gate, comparison), gate, comparison)
+    return Summary(report, cells, decide(report, gate, comparison), gate, comparison)

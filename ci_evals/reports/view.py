@@ -28,14 +28,14 @@ from ci_evals.format import (
     visible,
 )
 from ci_evals.gate.bars import ScopeVerdict
-from ci_evals.gate.baseline import add_tallies
+from ci_evals.gate.baseline import ReportedCell, add_tallies
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import Change
 from ci_evals.gate.run_errors import same_reason
 from ci_evals.gate.wording import cell_finding, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.grading import USUAL_WEIGHT
-from ci_evals.model.report import CellReport, Tally
+from ci_evals.model.report import Tally
 from ci_evals.model.response import Message, Passage, Response, ToolCall
 from ci_evals.model.result import Grade, Result, RunError, Status, every_grade
 from ci_evals.model.rules import Gate
@@ -532,8 +532,8 @@ class Failures:
         return lines
 
 
-@dataclass(frozen=True, eq=False)
-class CellView(CellReport):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellView(ReportedCell):
     """One case on one variant, with its bar and its comparison.
 
     Args:
@@ -647,7 +647,7 @@ class CellView(CellReport):
         return self.found.renamed_from
 
     @property
-    def critical(self) -> bool:
+    def is_critical_regression(self) -> bool:
         """Return True if its regression alone makes the gate red."""
         found = self.found
         return found is not None and found.kind == "regressed" and found.critical
@@ -721,9 +721,9 @@ def cell_views(summary: Summary) -> Sequence[CellView]:
     """Return every cell that has runs, in plan order."""
     known = summary.compared.by_key if summary.compared else {}
     views = []
-    for each in summary.report.cells:
-        found = known.get(each.key)
-        views.append(CellView(each.cell, each.case, each.variant, each.counts, found, summary))
+    for cell in summary.cells:
+        found = known.get(cell.key)
+        views.append(CellView(**vars(cell), found=found, summary=summary))
     return views
 
 
@@ -749,7 +749,7 @@ def _missed_bars(summary: Summary) -> Sequence[ScopeVerdict]:
     return [scope for scope in summary.verdict.scopes if scope.status in blocking]
 
 
-def covers(scope: ScopeVerdict, cell: CellReport) -> bool:
+def covers(scope: ScopeVerdict, cell: ReportedCell) -> bool:
     """Return True if the bar of a scope is one that `bar_of` holds the cell to."""
     if scope.kind == "case" or cell.case.min_pass_rate is not None:
         return scope.kind == "case" and scope.name == cell.case.id
@@ -791,7 +791,7 @@ class CaseView:
     @property
     def critical(self) -> bool:
         """Return True if the regression of one of its cells alone makes the gate red."""
-        return any(cell.critical for cell in self.cells)
+        return any(cell.is_critical_regression for cell in self.cells)
 
     @property
     def variants(self) -> Sequence[Variant]:

@@ -75,7 +75,7 @@ def read_entries(path: Path) -> dict[str, str]:
 
 def render_csv(summary: Summary) -> Iterator[bytes]:
     yield b"case,variant,passed,graded\n"
-    for cell in summary.report.cells:
+    for cell in summary.cells:
         counts = cell.counts
         yield f"{cell.case.id},{cell.variant},{counts.passed},{counts.graded}\n".encode()
 

@@ -11,9 +11,9 @@ from ci_evals.gate.baseline import (
     Baseline,
     Evidence,
     History,
-    head_cells,
     join,
     report_ref,
+    reported_cells,
     trend_point,
 )
 from ci_evals.model.case import Case, Variant
@@ -195,7 +195,7 @@ def _baseline(report: SuiteReport, gate: Gate | None) -> Baseline:
             History((Evidence(report.id, *head.planned),)),
             {report.id: head.per_run},
         )
-        for head in head_cells(report, gate)
+        for head in reported_cells(report, gate)
     }
     return Baseline(
         suite=report.suite.name,

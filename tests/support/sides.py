@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, ReportedCell, ReportRef
 from ci_evals.gate.compare import Comparison, compare
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Counts as CountsByStatus
 from ci_evals.model.report import Tally
 
 Counts = tuple[int, int]
@@ -17,22 +19,25 @@ def key_of(case: str, provider: str = "agent") -> CellKey:
 
 def head_of(
     cells: Mapping[str, Counts], more: Mapping[str, Counts] = {}, **changes: Any
-) -> list[HeadCell]:
+) -> list[ReportedCell]:
     """Cells of a report by case: passed and graded runs; `more` has the complete confirm runs.
 
     A case's fingerprint is its name, up to a `/` if it has one.
     """
     provider = changes.pop("provider", "agent")
     return [
-        HeadCell(
-            key_of(case, provider),
+        ReportedCell(
+            number,
+            Case(id=case),
+            Variant(provider),
+            CountsByStatus(counts[0], counts[1] - counts[0], 0, counts[1]),
             case.partition("/")[0],
             Tally(*counts),
             confirming=Tally(*more.get(case, (0, 0))),
             confirmed=case in more,
             **changes,
         )
-        for case, counts in cells.items()
+        for number, (case, counts) in enumerate(cells.items())
     ]
 
 
@@ -57,5 +62,5 @@ def base_of(
     )
 
 
-def compared(head: list[HeadCell], base: Baseline, confirm_runs: int = 7) -> Comparison:
+def compared(head: list[ReportedCell], base: Baseline, confirm_runs: int = 7) -> Comparison:
     return compare(head, base, confirm_runs=confirm_runs)

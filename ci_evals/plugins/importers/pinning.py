@@ -95,9 +95,7 @@ def _find_run(
         UsageError: there is no such run, or several variants have one.
     """
     summaries = [read_summary(folder) for folder in report_folders(report) or [report]]
-    known = {
-        each.report.plan.case(cell.cell).id for each in summaries for cell in each.report.cells
-    }
+    known = {cell.case.id for each in summaries for cell in each.cells}
     name, number = run, 1
     start, _, end = run.rpartition("#")
     if run not in known and start and end.isdecimal():

@@ -22,8 +22,8 @@ from ci_evals.gate.baseline import (
     ReportRef,
     TrendPoint,
     evidence_to_keep,
-    head_cells,
     join,
+    reported_cells,
 )
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import SuiteReport
@@ -176,7 +176,7 @@ def test_nothing_is_handed_on_of_another_case() -> None:
 
 def per_run_of(report: SuiteReport) -> PerRun:
     """The averages of the only cell of a report."""
-    (cell,) = head_cells(report, None)
+    (cell,) = reported_cells(report, None)
     return cell.per_run
 
 
@@ -238,8 +238,8 @@ def test_cells_that_a_report_does_not_run_are_left_out_unless_asked_for() -> Non
         started_at=0,
         duration_s=0,
     )
-    assert [cell.key[0] for cell in head_cells(part, None)] == ["a"]
-    assert [(cell.key[0], cell.planned) for cell in head_cells(part, None, unplanned=True)] == [
+    assert [cell.key[0] for cell in reported_cells(part, None)] == ["a"]
+    assert [(cell.key[0], cell.planned) for cell in reported_cells(part, None, unplanned=True)] == [
         ("a", (1, 1)),
         ("b", (0, 0)),
     ]

@@ -1,12 +1,13 @@
 """Cases over their variants: suspects, how they are confirmed, and what is named."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from scipy.stats import norm
 from sides import base_of, head_of, key_of
 
-from ci_evals.gate.baseline import Baseline, HeadCell
+from ci_evals.gate.baseline import Baseline, ReportedCell
 from ci_evals.gate.compare import Comparison, compare
 from ci_evals.gate.confirmation import plan_confirmation
 from ci_evals.stats.exact_tests import stratified_lower
@@ -16,7 +17,7 @@ VARIANTS = ("a", "b", "c", "d", "e", "f")
 STEADY = [f"ok {number}" for number in range(39)]
 
 
-def head(counts: dict[str, Counts], repeats: dict[str, int] | None = None) -> list[HeadCell]:
+def head(counts: dict[str, Counts], repeats: dict[str, int] | None = None) -> list[ReportedCell]:
     """Cells of six variants; `repeats` says how many of seven confirm runs passed, of a case."""
     passed = repeats or {}
     again = {case: (count, 7) for case, count in passed.items()}
@@ -26,7 +27,7 @@ def head(counts: dict[str, Counts], repeats: dict[str, int] | None = None) -> li
         for cell in made:
             case = cell.key[0]
             outcomes = tuple(run < passed[case] for run in range(7)) if case in passed else ()
-            cells.append(cell._replace(repeats=outcomes))
+            cells.append(replace(cell, repeats=outcomes))
     return cells
 
 
@@ -38,7 +39,7 @@ def base(cases: Mapping[str, Counts | list[Counts]], reports: int = 1) -> Baseli
     return Baseline(suite="test", name="main", reports=parts[0].reports, cells=cells)
 
 
-def compared(cells: list[HeadCell], baseline: Baseline) -> Comparison:
+def compared(cells: list[ReportedCell], baseline: Baseline) -> Comparison:
     return compare(cells, baseline, confirm_runs="auto")
 
 
@@ -71,7 +72,7 @@ def test_what_no_variant_shows_by_itself_is_named_over_all_of_them() -> None:
 def test_nothing_is_named_before_every_variant_ran_again() -> None:
     baseline = base({"dead": (3, 3)})
     cells = head({"dead": (0, 3)}, {"dead": 0})
-    cells[-1] = cells[-1]._replace(repeats=(False,) * 6)
+    cells[-1] = replace(cells[-1], repeats=(False,) * 6)
     assert not compared(head({"dead": (0, 3)}), baseline).cases
     assert not compared(cells, baseline).cases
     planned_alone = compare(head({"dead": (0, 3)}), baseline, confirm_runs=0)
@@ -121,8 +122,10 @@ def test_the_surest_cell_of_a_named_case_counts_among_the_cells_wherever_it_stan
     cells = head({"worse": (0, 3), "alone": (3, 3)}, {"worse": 0})
     for number, cell in enumerate(cells):
         if cell.key == key_of("worse", "a"):
-            cells[number] = cell._replace(
-                confirming=cell.confirming._replace(passed=5), repeats=(True,) * 5 + (False,) * 2
+            cells[number] = replace(
+                cell,
+                confirming=cell.confirming._replace(passed=5),
+                repeats=(True,) * 5 + (False,) * 2,
             )
         elif cell.key == key_of("alone", "a"):
             [cells[number]] = head_of({"alone": (0, 3)}, {"alone": (2, 7)}, provider="a")

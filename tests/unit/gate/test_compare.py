@@ -102,7 +102,7 @@ def test_a_case_that_always_fails_gets_as_many_runs_as_naming_it_takes(
 
 def test_of_many_suspects_the_critical_and_the_surest_are_run_again() -> None:
     fallen = {str(number): (number % 2, 3) for number in range(50)}
-    head = [cell._replace(critical=cell.key == key_of("1")) for cell in head_of(fallen)]
+    head = [replace(cell, critical=cell.key == key_of("1")) for cell in head_of(fallen)]
     found = plan_confirmation(head, base_of(dict.fromkeys(fallen, (30, 30))), 7).suspects
     assert len(found) == 20
     assert key_of("1") in found
@@ -395,7 +395,7 @@ def doubted(further: tuple[int, int] | None, planned: tuple[int, int] = (2, 3)) 
     if further is not None:
         passed, runs = further
         repeats = tuple(run < passed for run in range(runs))
-        head = [cell._replace(repeats=repeats) for cell in head]
+        head = [replace(cell, repeats=repeats) for cell in head]
     return compared(head, base_of({str(n): (30, 30) for n in range(8)}))
 
 
@@ -426,7 +426,7 @@ def test_all_rounds_decide_together_where_there_are_further_ones() -> None:
 def test_luck_of_a_whole_report_is_not_averaged_out_by_further_rounds() -> None:
     head = head_of({str(n): (2, 3) if n < 3 else (3, 3) for n in range(8)})
     repeats = (True, True, True)
-    cells = [cell._replace(repeats=repeats) for cell in head]
+    cells = [replace(cell, repeats=repeats) for cell in head]
     matched = match_cells(cells, base_of({str(n): (30, 30) for n in range(8)})).cells
     found = variant_fall(matched, 1.5)
     assert found.further_rounds

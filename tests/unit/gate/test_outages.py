@@ -192,7 +192,7 @@ def test_nothing_is_compared_with_a_branch_that_is_broken() -> None:
 
 def test_a_case_that_was_edited_since_is_edited() -> None:
     base = find_lost_reports(past((10, 0), (5, 0), (40, 3), (40, 3)))
-    edited = [cell._replace(fingerprint="new") for cell in head_of(dict.fromkeys(FORTY, (3, 3)))]
+    edited = [replace(cell, fingerprint="new") for cell in head_of(dict.fromkeys(FORTY, (3, 3)))]
     found = compared(edited, base)
     assert (found.counts, found.broken) == ({"edited": 40}, [])
 
@@ -232,7 +232,7 @@ def test_a_quarter_of_runs_without_an_answer_does_not_count_as_a_baseline(
     unanswered: int, left_out: bool
 ) -> None:
     cells = [
-        cell._replace(unanswered=1) if number < unanswered else cell
+        replace(cell, unanswered=1) if number < unanswered else cell
         for number, cell in enumerate(head_of(dict.fromkeys(FORTY, (2, 3))))
     ]
     found = unanswered_runs(ReportRef("r", 0.0), cells)

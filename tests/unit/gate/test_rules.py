@@ -15,7 +15,7 @@ from ci_evals.gate.baseline import (
     ReportRef,
     TrendPoint,
     TrendVariant,
-    head_cells,
+    reported_cells,
 )
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import best_stable_rate, broken_ratchets, rule_verdicts, ungated_increases
@@ -137,7 +137,7 @@ def slower(*ratios: float, medians_s: Sequence[float] = (1.0, 1.01, 0.99)) -> Co
     """A case for each ratio of its median latency to that of the base, which is a second."""
     cases = {f"case {n}": (3, 3) for n in range(len(ratios))}
     head = [
-        each._replace(per_run=UNMEASURED._replace(latency_median_s=ratio))
+        replace(each, per_run=UNMEASURED._replace(latency_median_s=ratio))
         for each, ratio in zip(head_of(cases), ratios, strict=True)
     ]
     return compared(head, timed(base_of(cases), 1.0, medians_s))
@@ -242,7 +242,7 @@ def test_an_increase_of_a_latency_that_rounds_to_0_ms_on_both_sides_is_none(
     was_s: float, rules: list[tuple[str, str]]
 ) -> None:
     cells = {f"case {number}": (3, 3) for number in range(5)}
-    head = [cell._replace(per_run=PerRun(latency_median_s=4 * was_s)) for cell in head_of(cells)]
+    head = [replace(cell, per_run=PerRun(latency_median_s=4 * was_s)) for cell in head_of(cells)]
     comparison = compared(head, timed(base_of(cells), was_s, [was_s] * 3))
     report = report_of(many((3, "PPP")), edit=lambda result: replace(result, latency_s=4 * was_s))
     gate = Gate(max_latency_increase=1.5)
@@ -354,7 +354,7 @@ def test_cases_of_other_graders_are_said_to_be_judged_by_them() -> None:
         for key, cell in base.cells.items()
     }
     head = [
-        cell._replace(fingerprint=f"{cell.fingerprint}.{'strict' if not number else 'lax'}")
+        replace(cell, fingerprint=f"{cell.fingerprint}.{'strict' if not number else 'lax'}")
         for number, cell in enumerate(head_of({f"case {number}": (3, 3) for number in range(40)}))
     ]
     comparison = compared(head, replace(base, cells=regraded))
@@ -409,7 +409,7 @@ def told(
         report_of(base, variants=[there], started_at=STARTED_AT - number) for number in (1, 2, 3)
     ]
     report = report_of(head, variants=[here])
-    comparison = compare(head_cells(report, gate), baseline_of(*older), confirm_runs=0)
+    comparison = compare(reported_cells(report, gate), baseline_of(*older), confirm_runs=0)
     return [rule.sentence for rule in broken_ratchets(report, gate, comparison)]
 
 

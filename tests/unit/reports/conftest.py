@@ -7,7 +7,6 @@ import pytest
 from factories import STARTED_AT, baseline_of, grade_of, report_of
 
 from ci_evals.gate.compare import NoComparison
-from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Looks, SuiteReport
 from ci_evals.model.response import Message, Response, ToolCall
@@ -32,7 +31,7 @@ HOSTILE = (
 
 
 def summary_of(report: SuiteReport, gate: Gate | None = None) -> Summary:
-    return Summary(report, decide(report, gate), gate)
+    return summarize(report, gate)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from github_markdown import shown
 from rendered import html_of as text_of
 
 import ci_evals.reports.page
+from ci_evals.gate.baseline import reported_cells
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import cell_finding
 from ci_evals.model.case import Quarantine, Variant
@@ -235,7 +236,7 @@ def test_runs_over_budget_are_named_with_their_variant_and_counted_where_they_ar
         variants=[Variant("a"), Variant("b")],
         edit=lambda result: replace(result, budget_violations=("cost $0.02 of $0.01",)),
     )
-    page = "".join(Page(text_of(Summary(report, decide(report, None), None))).words)
+    page = "".join(Page(text_of(summarize(report, None))).words)
     assert "Over budget 120" in page
     assert "case 1 on a, run 1: cost $0.02 of $0.01\ncase 1 on b, run 1" in page
     assert "… and 20 more over-budget runs in report.json." in page
@@ -761,7 +762,8 @@ def test_a_folded_case_has_the_reason_beside_it(flights: Summary) -> None:
 
 def test_a_page_stays_small_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     report = report_of(many((100, "PPF"), (100, "PPP")), variants=[Variant("a"), Variant("b")])
-    summary = Summary(report, decide(report, Gate(min_pass_rate=0.5)), None)
+    verdict = decide(report, Gate(min_pass_rate=0.5))
+    summary = Summary(report, reported_cells(report, None), verdict, None)
     text = text_of(summary)
     assert len(rows(text)) == 200
     assert text.count('<section class="cell"') == 400

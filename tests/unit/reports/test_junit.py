@@ -10,7 +10,6 @@ import pytest
 from factories import STARTED_AT, baseline_of, report_of
 from rendered import junit_of as text_of
 
-from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Resumption
 from ci_evals.model.result import Result, RunError
@@ -22,9 +21,7 @@ ILLEGAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 def case_of(outcome: str, gate: Gate | None = None, **case: Any) -> ET.Element:
     report = report_of({"capital": outcome}, cases={"capital": case})
-    return next(
-        ET.fromstring(text_of(Summary(report, decide(report, gate), gate))).iter("testcase")
-    )
+    return next(ET.fromstring(text_of(summarize(report, gate))).iter("testcase"))
 
 
 def outcome_of(element: ET.Element) -> str:
@@ -142,7 +139,7 @@ def test_what_means_something_in_xml_is_read_back_as_it_was() -> None:
         return replace(result, response=replace(result.response, output=name))
 
     report = report_of({name: "F"}, edit=edited, suite={"name": name}, interrupted=interrupted)
-    root = ET.fromstring(text_of(Summary(report, decide(report, None), None)))
+    root = ET.fromstring(text_of(summarize(report, None)))
     assert root.get("name") == name.strip()
     assert [each.get("value") for each in root.iter("property")] == [interrupted]
     case = next(root.iter("testcase"))
@@ -153,7 +150,7 @@ def test_what_means_something_in_xml_is_read_back_as_it_was() -> None:
 def test_every_note_of_a_kind_is_a_property() -> None:
     report = report_of({"capital": "P"})
     report.resumption = Resumption(kept=1, torn=("shard-1/results.jsonl", "shard-2/results.jsonl"))
-    root = ET.fromstring(text_of(Summary(report, decide(report, None), None)))
+    root = ET.fromstring(text_of(summarize(report, None)))
     said = {each.get("name"): each.get("value") for each in root.iter("property")}
     cut = "the last line of {} was cut off in the middle, and its run does not count"
     assert said == {
@@ -167,13 +164,13 @@ def test_one_suite_per_variant() -> None:
     report = report_of(
         {"capital": "P"}, variants=(Variant("a"), Variant("b", "polite")), suite={"name": "s"}
     )
-    root = ET.fromstring(text_of(Summary(report, decide(report, None), None)))
+    root = ET.fromstring(text_of(summarize(report, None)))
     assert [suite.get("name") for suite in root] == ["s · a", "s · b · polite"]
 
 
 def test_names_that_look_alike_are_numbered() -> None:
     report = report_of(dict.fromkeys(("a b", "a  b", "a b (2)", "x" * 600, "x" * 601), "P"))
-    root = ET.fromstring(text_of(Summary(report, decide(report, None), None)))
+    root = ET.fromstring(text_of(summarize(report, None)))
     assert len({case.get("name") for case in root.iter("testcase")}) == 5
 
 
@@ -187,7 +184,7 @@ def test_a_crash_shows_its_traceback() -> None:
         return replace(result, response=None, grades=(), score=0.0, error=error)
 
     report = report_of({"capital": "F"}, edit=crash)
-    failure = ET.fromstring(text_of(Summary(report, decide(report, None), None))).find(".//failure")
+    failure = ET.fromstring(text_of(summarize(report, None))).find(".//failure")
     assert failure is not None
     assert failure.get("message") == "1 of 1 run failed: ValueError: no such flight"
     assert "  Traceback\n  \\x1b[31mValueError" in (failure.text or "")

@@ -12,7 +12,6 @@ from github_markdown import page
 from rendered import markdown_of as text_of
 
 from ci_evals import templating
-from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
@@ -29,7 +28,7 @@ from ci_evals.reports.markdown import (
     plain,
     with_code,
 )
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import Summary, summarize
 
 FENCED = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"<code>[^<]*</code>")
@@ -50,7 +49,7 @@ ACTIVE = (
 
 def summary_of(cells: dict[str, Any], gate: Gate | None = None, **report: Any) -> Summary:
     made = report_of(cells, **report)
-    return Summary(made, decide(made, gate), gate)
+    return summarize(made, gate)
 
 
 def outside_of_code(text: str) -> str:
@@ -174,7 +173,7 @@ def test_a_summary_stays_below_the_limit_and_counts_what_it_leaves_out() -> None
     )
     tags = {f"{number} {longest}": 1.0 for number in range(300)}
     gate = Gate(min_pass_rate=0.5, tags=tags)
-    text = text_of(Summary(report, decide(report, gate), gate))
+    text = text_of(summarize(report, gate))
     shown = text.count("<details>")
     assert len(text.encode()) < markdown.MAX_BYTES
     assert shown > 20

@@ -9,12 +9,11 @@ import jsonschema
 from factories import report_of
 
 from ci_evals.gate.preference import preference
-from ci_evals.gate.verdict import decide
 from ci_evals.model.result import Pair, encode_result
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.read import decode_report
 from ci_evals.reports.report_json import encode, render_brief, stdout_json
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.tools import PairwiseReport, render_pairwise
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "report.schema.json"
@@ -49,7 +48,7 @@ def test_a_report_satisfies_its_schema(
 
 def test_a_report_without_results_satisfies_its_schema() -> None:
     report = report_of({"capital": ".."}, interrupted="SIGINT")
-    document = parsed(Summary(report, decide(report, None), None))
+    document = parsed(summarize(report, None))
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_bytes())).validate(document)
     assert document["results"] == []
     assert document["totals"]["pass_rate"] is None

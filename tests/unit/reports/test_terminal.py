@@ -10,15 +10,14 @@ import pytest
 from factories import STARTED_AT, baseline_of, grade_of, report_of, with_own_reason
 from rich.cells import cell_len
 
-from ci_evals.gate.baseline import head_cells
+from ci_evals.gate.baseline import reported_cells
 from ci_evals.gate.compare import compare
-from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Quarantine, Variant
 from ci_evals.model.response import Message, Response, Usage
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import terminal
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.view import SOME
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -31,7 +30,7 @@ def text_of(summary: Summary, width: int = 80, *, color: bool = False) -> str:
 
 def summary_of(cells: dict[str, Any], gate: Gate | None = None, **report: Any) -> Summary:
     made = report_of(cells, **report)
-    return Summary(made, decide(made, gate), gate)
+    return summarize(made, gate)
 
 
 def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], None]) -> None:
@@ -76,8 +75,7 @@ def test_on_60_columns_the_change_of_each_variant_is_shown() -> None:
     base = report_of({"capital": "P" * 12}, variants=variants, started_at=STARTED_AT - 60)
     made = report_of({"capital": "F" * 12}, variants=variants)
     gate = Gate(min_pass_rate=0.9)
-    comparison = compare(head_cells(made, gate), baseline_of(base), confirm_runs=0)
-    summary = Summary(made, decide(made, gate, comparison), gate, comparison)
+    summary = summarize(made, gate, baseline_of(base))
     rows = {}
     for width in (60, 120):
         lines = text_of(summary, width).splitlines()
@@ -273,7 +271,7 @@ def test_what_decided_nothing_is_one_line_for_each_kind(flights: Summary) -> Non
 def test_columns_stand_below_each_other_in_every_script(name: str) -> None:
     base = report_of({name: "PP", "a longer name": "PP"}, started_at=STARTED_AT - 60)
     table = terminal.render_comparison(
-        compare(head_cells(report_of({name: "PP"}), None), baseline_of(base), confirm_runs=0)
+        compare(reported_cells(report_of({name: "PP"}), None), baseline_of(base), confirm_runs=0)
     )
     heading, *_, same, gone = table.split("\n")
     lines = ((heading, "main"), (same, "2 of 2"), (gone, "2 of 2"))

@@ -5,7 +5,6 @@ import re
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
-from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Variant
 from ci_evals.reports import terminal
 from ci_evals.reports.summary import Summary, summarize
@@ -27,7 +26,7 @@ def summary_of(**outcomes: str) -> Summary:
     report = report_of(
         {f"case {number}": list(row) for number, row in enumerate(rows)}, variants=variants
     )
-    return Summary(report, decide(report, None), None)
+    return summarize(report, None)
 
 
 def test_any_and_all_of_the_runs_are_means_over_cases() -> None:
@@ -61,7 +60,7 @@ def board(cases: int = 12, **outcomes: str) -> list[tuple[str, str]]:
     report = report_of(
         {f"case {n}": list(outcomes.values()) for n in range(cases)}, variants=variants
     )
-    summary = Summary(report, decide(report, None), None)
+    summary = summarize(report, None)
     return [
         (standing.place, standing.variant.variant.provider)
         for standing in leaderboard(variant_reports(summary))
