@@ -18,7 +18,7 @@ from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
-from ci_evals.stats.exact_tests import fisher_lower
+from ci_evals.stats.exact_tests import fisher_lower, fisher_upper
 
 SUSPICION = 0.30
 """A cell below its base with a Fisher p at or below this runs again before it is named."""
@@ -78,7 +78,7 @@ class CellComparison:
 
 @dataclass(frozen=True)
 class MatchedCell:
-    """A cell of the report and the one of the baseline that it is compared with.
+    """A cell of the report and the one of the baseline that it is compared with, tested by itself.
 
     `renamed_from` is the id that its case has there, if it is another.
     """
@@ -112,6 +112,25 @@ class MatchedCell:
     def suspicious(self) -> bool:
         """Return True if the planned runs are below the base beyond what is usual."""
         return self.head.planned.rate < self.pooled.rate and self.p <= SUSPICION
+
+    @property
+    def runs(self) -> Tally:
+        """The runs that speak for it: of a suspect, those that confirm it, too."""
+        return self.all_runs if self.suspicious else self.head.planned
+
+    @cached_property
+    def drop(self) -> float:
+        """The p-value of a drop, by the runs that speak for it."""
+        if not self.suspicious:
+            return self.p
+        return fisher_lower(*self.runs, *self.pooled)
+
+    @cached_property
+    def rise(self) -> float:
+        """The p-value of a rise; 1 for a suspect."""
+        if self.suspicious:
+            return 1.0
+        return fisher_upper(*self.runs, *self.pooled)
 
 
 def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[Variant, Variant]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import comb
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ci_evals.gate.baseline import (
     BaseCell,
@@ -44,7 +44,6 @@ from ci_evals.gate.falls import variant_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Tally
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.stats.exact_tests import (
     NEWEST_ALONE,
@@ -369,24 +368,6 @@ def _commonest(numbers: Sequence[int]) -> int:
     return min(number for number, count in counts.items() if count == most)
 
 
-class _CellTest(NamedTuple):
-    """The tests of one cell by itself.
-
-    Args:
-        cell: the cell.
-        runs: the runs of the head that speak for it.
-        drop: the p-value of a drop.
-        named_drop: the same, but 1 if the drop may not be named.
-        rise: the p-value of a rise; 1 for a suspect.
-    """
-
-    cell: MatchedCell
-    runs: Tally
-    drop: float
-    named_drop: float
-    rise: float
-
-
 def _nameable(
     matched: Sequence[MatchedCell], chosen: Confirmation, confirm_runs: ConfirmRuns
 ) -> frozenset[CellKey]:
@@ -404,60 +385,28 @@ def _nameable(
     return frozenset(nameable)
 
 
-def _test_cell(cell: MatchedCell, nameable: frozenset[CellKey]) -> _CellTest:
-    """Test one cell by itself for a drop and for a rise.
-
-    A drop may be named only if the cell was a suspect and has been confirmed: then all its runs
-    speak for it.
-    """
-    if not cell.suspicious:
-        planned = cell.head.planned
-        rise = fisher_upper(*planned, *cell.pooled)
-        return _CellTest(cell, planned, drop=cell.p, named_drop=1.0, rise=rise)
-    runs = cell.all_runs
-    drop = fisher_lower(*runs, *cell.pooled)
-    named_drop = 1.0
-    if cell.head.key in nameable:
-        named_drop = drop
-    return _CellTest(cell, runs, drop, named_drop, rise=1.0)
-
-
 def _compare_cells(
     matched: Sequence[MatchedCell],
     nameable: frozenset[CellKey],
     worse_cases: Mapping[str, CaseComparison],
     alpha: float,
 ) -> list[CellComparison]:
-    """Test each cell by itself, and classify it.
+    """Classify each cell by its tests.
 
     Of a case that is worse over its variants, only the surest cell counts among the others: the
     case has been named already.
     """
-    tests = [_test_cell(cell, nameable) for cell in matched]
-    surest: dict[str, _CellTest] = {}
-    for test in tests:
-        case = test.cell.head.key[0]
-        if case not in surest or test.named_drop < surest[case].named_drop:
-            surest[case] = test
-    named_drops = []
-    for test in tests:
-        case = test.cell.head.key[0]
-        named_drop = test.named_drop
-        if case in worse_cases and test is not surest[case]:
-            named_drop = 1.0
-        named_drops.append(named_drop)
-    adjusted_drops = benjamini_hochberg(named_drops)
-    adjusted_rises = benjamini_hochberg([test.rise for test in tests])
+    adjusted_drops = benjamini_hochberg(_named_drops(matched, nameable, worse_cases))
+    adjusted_rises = benjamini_hochberg([cell.rise for cell in matched])
     compared = []
-    for test, drop, rise in zip(tests, adjusted_drops, adjusted_rises, strict=True):
-        cell = test.cell
+    for cell, drop, rise in zip(matched, adjusted_drops, adjusted_rises, strict=True):
         case, provider, prompt = cell.head.key
-        p, adjusted_p = test.drop, drop
-        rose = rise <= alpha and test.runs.rate > cell.pooled.rate
+        p, adjusted_p = cell.drop, drop
+        rose = rise <= alpha and cell.runs.rate > cell.pooled.rate
         if rose:
-            p, adjusted_p = test.rise, rise
-        kind = _classify(test, drop, alpha, rose=rose)
-        if case in worse_cases and _shows(test, worse_cases[case]):
+            p, adjusted_p = cell.rise, rise
+        kind = _classify(cell, drop, alpha, rose=rose)
+        if case in worse_cases and _shows(cell, worse_cases[case]):
             kind = "regressed"
         compared.append(
             CellComparison(
@@ -465,7 +414,7 @@ def _compare_cells(
                 provider=provider,
                 prompt=prompt,
                 kind=kind,
-                head=test.runs,
+                head=cell.runs,
                 base=cell.pooled,
                 base_reports=cell.base.history.pooled_reports,
                 p=p,
@@ -477,23 +426,46 @@ def _compare_cells(
     return compared
 
 
-def _shows(test: _CellTest, case: CaseComparison) -> bool:
+def _named_drops(
+    matched: Sequence[MatchedCell],
+    nameable: frozenset[CellKey],
+    worse_cases: Mapping[str, CaseComparison],
+) -> list[float]:
+    """Return the p-value of each cell's drop; 1 where the drop may not be named by itself."""
+    drops = []
+    surest: dict[str, int] = {}
+    for number, cell in enumerate(matched):
+        case = cell.head.case.id
+        drop = 1.0
+        if cell.head.key in nameable:
+            drop = cell.drop
+        drops.append(drop)
+        if case not in surest or drop < drops[surest[case]]:
+            surest[case] = number
+    for number, cell in enumerate(matched):
+        case = cell.head.case.id
+        if case in worse_cases and number != surest[case]:
+            drops[number] = 1.0
+    return drops
+
+
+def _shows(cell: MatchedCell, case: CaseComparison) -> bool:
     """Return True for a cell that shows what its case shows over all variants.
 
     If it takes all variants together, every cell does that is below its base.
     """
     if case.variants:
-        return test.cell.head.variant in case.variants
-    return test.runs.rate < test.cell.pooled.rate
+        return cell.head.variant in case.variants
+    return cell.runs.rate < cell.pooled.rate
 
 
-def _classify(test: _CellTest, adjusted_drop: float, alpha: float, *, rose: bool) -> CellKind:
+def _classify(cell: MatchedCell, adjusted_drop: float, alpha: float, *, rose: bool) -> CellKind:
     """Return what a cell is. A name must show against the recent pool by itself, too."""
-    cell, head, base = test.cell, test.runs, test.cell.pooled
+    head, base = cell.runs, cell.pooled
     if cell.suspicious and head.rate < base.rate:
         if adjusted_drop <= alpha and fisher_lower(*head, *cell.base.history.recent) <= alpha:
             return "regressed"
-        if test.drop <= SUSPICION:
+        if cell.drop <= SUSPICION:
             return "suspect"
     if rose and fisher_upper(*head, *cell.base.history.recent) <= alpha:
         return "fixed"
