@@ -23,10 +23,9 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteInfo, SuiteReport
 from ci_evals.model.result import Result, Status
 from ci_evals.redaction import Redactor
-from ci_evals.reports.report_json import REPORT, SCHEMA_VERSION
+from ci_evals.reports.report_json import REPORT, SCHEMA_VERSION, Measured
 from ci_evals.reports.saved import (
     ContradictionError,
-    Measured,
     SavedReport,
     lines_of,
     records_of,

@@ -31,7 +31,7 @@ from ci_evals.gate.compare import Comparison, NoComparison, VariantComparison
 from ci_evals.gate.rules import RuleName, RuleVerdict
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
-from ci_evals.model.case import Quarantine
+from ci_evals.model.case import Quarantine, Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Looks, Resumption, SuiteInfo, SuiteReport, Tally
@@ -247,37 +247,51 @@ class TotalsEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportCellEntry:
-    """A cell with the rules for it.
+class CellEntry:
+    """The plan of a cell and the rules for it.
 
     Attributes:
-        bar: the share of its runs that must pass for it not to be a failed cell.
+        planned: the number of its runs, without confirm runs.
+        confirm_runs: the number of further runs that were planned for it as a suspect.
         fingerprint: identifies what the case asks and how it is judged, as `asked.judged`.
         critical: a regression of it is red whatever else the gate allows.
         threshold: the score with which a run passes; None where all graders must pass.
         min_pass_rate: the bar of the case itself, if it has one.
-        confirm_runs: the number of further runs that were planned for it as a suspect.
     """
 
     case: str
     provider: str
     prompt: str | None
+    planned: RunCount
+    confirm_runs: RunCount
+    fingerprint: str
+    tags: tuple[str, ...]
+    file: str
+    line: int | None
+    critical: bool
+    quarantine: Quarantine | None
+    threshold: Share | None
+    min_pass_rate: Share | None
+
+    @property
+    def key(self) -> CellKey:
+        return self.case, self.provider, self.prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenCell(CellEntry):
+    """A cell with what follows from its runs.
+
+    Attributes:
+        bar: the share of its runs that must pass for it not to be a failed cell.
+    """
+
     outcome: CellOutcome
     bar: Share
     passed: int
     failed: int
     errored: int
-    planned: int
-    tags: tuple[str, ...]
-    file: str
-    line: int | None
-    quarantine: Quarantine | None = None
     comparison: CellComparisonEntry | None
-    fingerprint: str
-    critical: bool
-    threshold: Share | None
-    min_pass_rate: Share | None
-    confirm_runs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,13 +404,10 @@ class VerdictEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportDocument:
-    """report.json.
-
-    What was measured is read back: the suite and its plan (`looks`, `settled`, `gate`, `cells`),
-    what is known of the baseline (`base`) and the `results`. All else is derived from these, and
-    written for other programs only: `id`, `verdict`, `comparison`, `totals`, the figures of
-    `variants`, and the `outcome`, `bar`, counts and `comparison` of cells.
+class Measured:
+    """What was measured, and is read back from a report.json: the suite and its plan (`looks`,
+    `settled`, `gate`, `variants`, `cells`), what is known of the baseline (`base`) and the
+    `results`.
 
     Attributes:
         looks: the rounds after which the run could have ended early.
@@ -406,21 +417,33 @@ class ReportDocument:
 
     schema_version: Literal[2]
     suite: SuiteInfo
-    started_at: float
+    started_at: StartedAt
     duration_s: float
     interrupted: str | None
     resumption: Resumption | None
-    verdict: VerdictEntry
-    comparison: ComparisonEntry | NoComparison | None
-    totals: TotalsEntry
-    variants: tuple[VariantReport, ...]
-    id: str
     looks: Looks | None
     settled: Literal["pass", "borderline", "fail"] | None
     gate: Gate | None
     base: BaseEntry | NoComparison | None
-    cells: tuple[ReportCellEntry, ...]
+    variants: tuple[Variant, ...]
+    cells: tuple[CellEntry, ...]
     results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportDocument(Measured):
+    """report.json.
+
+    What is read back is described by the parts that this inherits. All else is derived from it, and
+    written for other programs only.
+    """
+
+    id: str
+    verdict: VerdictEntry
+    comparison: ComparisonEntry | NoComparison | None
+    totals: TotalsEntry
+    variants: tuple[VariantReport, ...]
+    cells: tuple[WrittenCell, ...]
 
 
 # Writing.
@@ -436,10 +459,14 @@ def render(summary: Summary) -> Iterator[bytes]:
     yield b"\n"
 
 
+_LONG: Final = ("base", "cells", "results")
+
+
 def _lay_out(value: Any, results: Iterable[bytes] = ()) -> Iterator[bytes]:
     if isinstance(value, ReportDocument | BaseEntry | Drift):
         separator = b"{"
-        for field in fields(value):
+        # What is long comes last, so that a person finds the rest.
+        for field in sorted(fields(value), key=lambda field: field.name in _LONG):
             yield separator + encode(field.name) + b": "
             if field.name == "results":
                 yield from _one_to_the_line(results)
@@ -549,7 +576,7 @@ def _document(summary: Summary) -> ReportDocument:
         settled=report.settled,
         gate=summary.gate,
         base=_base(summary),
-        cells=tuple(_report_cells(summary)),
+        cells=tuple(_written_cells(summary)),
         results=(),
     )
 
@@ -588,13 +615,13 @@ def _totals(report: SuiteReport) -> TotalsEntry:
     )
 
 
-def _report_cells(summary: Summary) -> Iterator[ReportCellEntry]:
+def _written_cells(summary: Summary) -> Iterator[WrittenCell]:
     report = summary.report
     for cell in cell_views(summary):
         confirm_runs = 0
         if report.confirmation is not None:
             confirm_runs = report.confirmation.plan.runs(cell.cell)
-        yield ReportCellEntry(
+        yield WrittenCell(
             **_cell_fields(summary, cell),
             fingerprint=report.fingerprints[report.plan.row(cell.cell)],
             critical=cell.case.critical,

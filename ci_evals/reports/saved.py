@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import product
 from math import isclose
 from pathlib import Path
-from typing import Literal
 
 from ci_evals.gate.baseline import (
     TREND_POINTS,
@@ -29,18 +28,17 @@ from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.drift import follow
 from ci_evals.gate.outages import unanswered_runs
 from ci_evals.graders.scoring import passes, score_of
-from ci_evals.model.case import Case, Quarantine, Variant
-from ci_evals.model.fields import Share
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs
-from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, Tally
+from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result, encode_result, every_grade
 from ci_evals.model.rules import ConfirmRuns, Gate
 from ci_evals.reports.report_json import (
     MOST_OF_A_RUN,
     MOST_RUNS,
     BaseEntry,
-    RunCount,
-    StartedAt,
+    CellEntry,
+    Measured,
 )
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.view import bar_of
@@ -48,48 +46,6 @@ from ci_evals.reports.view import bar_of
 
 class ContradictionError(ValueError):
     """A report.json is complete, but says what no run of ci-evals leaves behind."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedCell:
-    """The fields read from a cell: its plan and the rules for it. See `ReportCellEntry`."""
-
-    case: str
-    provider: str
-    prompt: str | None = None
-    planned: RunCount
-    confirm_runs: RunCount = 0
-    fingerprint: str
-    tags: tuple[str, ...]
-    file: str
-    line: int | None
-    critical: bool
-    quarantine: Quarantine | None = None
-    threshold: Share | None = None
-    min_pass_rate: Share | None = None
-
-    @property
-    def key(self) -> CellKey:
-        return self.case, self.provider, self.prompt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """The fields read from a report.json. See `ReportDocument`."""
-
-    schema_version: Literal[2]
-    suite: SuiteInfo
-    started_at: StartedAt
-    duration_s: float
-    interrupted: str | None
-    resumption: Resumption | None
-    looks: Looks | None
-    settled: Literal["pass", "borderline", "fail"] | None
-    gate: Gate | None
-    base: BaseEntry | NoComparison | None
-    variants: tuple[Variant, ...]
-    cells: tuple[SavedCell, ...]
-    results: tuple[Result, ...]
 
 
 @dataclass(frozen=True)
@@ -366,7 +322,7 @@ def _restore_plans(document: Measured) -> tuple[RunPlan, RunPlan]:
     """Return the plan of the report, and the plan of its confirm runs."""
     variants = tuple(dict.fromkeys(document.variants))
     cells = {cell.key: cell for cell in document.cells}
-    first_cells: dict[str, SavedCell] = {}
+    first_cells: dict[str, CellEntry] = {}
     for cell in document.cells:
         if Variant(cell.provider, cell.prompt) not in variants:
             raise ContradictionError(f"a cell is of no variant: {cell.key}")

@@ -75,9 +75,10 @@ class MetricReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VariantReport:
-    """One provider with one prompt. Rates and scores are fractions in [0, 1]; None where no run was
-    graded.
+class VariantReport(Variant):
+    """One provider with one prompt, and its figures.
+
+    Rates and scores are fractions in [0, 1]; None where no run was graded.
 
     Attributes:
         pass_rate: the mean over cells of their share of passed runs, as the gate sees it.
@@ -92,8 +93,6 @@ class VariantReport:
         pass_hat_k: the chance that all of them do.
     """
 
-    provider: str
-    prompt: str | None
     counts: Counts
     pass_rate: float | None
     lower: float | None
@@ -111,6 +110,7 @@ class VariantReport:
 
     @property
     def variant(self) -> Variant:
+        """The variant alone: a key by which others know it."""
         return Variant(self.provider, self.prompt)
 
     @property
