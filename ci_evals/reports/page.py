@@ -6,7 +6,7 @@ from typing import Final
 
 from ci_evals.reports.findings import Findings
 from ci_evals.reports.groups import Group, GroupItem, cells_by_group
-from ci_evals.reports.page_cases import CHANGES, PageRow, outcome_of
+from ci_evals.reports.page_cases import CHANGES, PageRow
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.view import CellOutcome, CellView, every_case
 
@@ -198,7 +198,7 @@ def choices(summary: Summary) -> dict[str, list[tuple[str, int]]]:
     changes: dict[str, int] = dict.fromkeys(CHANGES, 0)
     tags: dict[str, int] = {}
     for case in every_case(summary).values():
-        for outcome in {outcome_of(cell) for cell in case.cells}:
+        for outcome in {cell.marked_outcome for cell in case.cells}:
             outcomes[outcome] += 1
         for change in {cell.change for cell in case.cells if cell.change}:
             changes[change] += 1

@@ -46,7 +46,6 @@ from ci_evals.reports.view import (
     MANY,
     TEXT_CHARACTERS,
     CaseView,
-    CellOutcome,
     CellView,
     RunView,
     address_of,
@@ -110,18 +109,18 @@ class PageCase:
     """A case with what unfolds below it.
 
     Attributes:
-        outcome: that of the worst cell, as is `reason`.
+        worst: the cell that decided where the case is in the list.
+        reason: the one that the worst cell failed for.
         change: its passed and graded runs on the base and here over all variants, if it changed.
         input: what the case has, where it is more than what was asked.
         asked: what all its cells were asked; empty where that differs.
         explain: the command that shows what there was no room for; empty if there was.
     """
 
+    worst: CellView
     id: str
     address: str
-    outcome: CellOutcome
     unfolded: bool
-    critical: bool
     tags: Sequence[str]
     renamed_from: str
     change: str
@@ -148,22 +147,20 @@ class PageCell:
 
     Attributes:
         gaps: the number of variants before it that do not have the case.
-        label: what tells its variant from the others; empty where there is only one, as are
-            `variant` and `address`.
+        label: what tells its variant from the others; empty where there is only one, as is
+            `variant`.
         tenths: the pass rate in tenths, of which only 0 is 0 and only 1 is 10.
         rate: rows are sorted by this, by `cost` in USD, and by `latency`, a median in seconds.
         details: None where there is no room for them.
     """
 
+    view: CellView
     column: int
     gaps: int
     is_worst: bool
     label: str
     variant: str
-    address: str
-    outcome: CellOutcome
     tally: str
-    change: str
     tenths: int | None
     rate: str
     cost: str
@@ -371,11 +368,10 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
     else:
         _, explain = next(_commands(worst))
     return PageCase(
+        worst=worst,
         id=one_line(case.id, NAME_CHARACTERS),
         address=address_of(case.id),
-        outcome=outcome_of(worst),
         unfolded=row.unfolded,
-        critical=worst.is_critical_regression,
         tags=[one_line(tag, NAME_CHARACTERS) for tag in dict.fromkeys(case.tags)],
         renamed_from=renamed_from,
         change=change,
@@ -450,13 +446,12 @@ def _cell(
 ) -> PageCell:
     report = view.summary.report
     runs = view.all_runs
-    label = variant = address = rate = cost = latency = ""
+    label = variant = rate = cost = latency = ""
     tally: str = view.outcome
     tenths = None
     if len(report.plan.variants) > 1:
         label = " · ".join(filter(None, columns_of(view.summary)[column]))
         variant = one_line(str(view.variant), NAME_CHARACTERS)
-        address = view.address
     if runs.graded:
         tenths = round(10 * runs.rate)
         if 0 < runs.passed < runs.graded:
@@ -470,15 +465,13 @@ def _cell(
     if records:
         latency = f"{median_high(record.latency_s for record in records):.3g}"
     return PageCell(
+        view=view,
         column=column,
         gaps=gaps,
         is_worst=is_worst,
         label=label,
         variant=variant,
-        address=address,
-        outcome=outcome_of(view),
         tally=tally,
-        change=view.change or "",
         tenths=tenths,
         rate=rate,
         cost=cost,
@@ -486,13 +479,6 @@ def _cell(
         spark=spark(view.summary.compared, view.key, runs),
         details=details,
     )
-
-
-def outcome_of(view: CellView) -> CellOutcome:
-    """Return the outcome of a cell; one that regressed has failed, even if it meets its bar."""
-    if view.found is not None and view.found.kind == "regressed":
-        return "failed"
-    return view.outcome
 
 
 def _reason(view: CellView) -> str:

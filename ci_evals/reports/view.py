@@ -577,6 +577,15 @@ class CellView(ReportedCell):
         return "flaky"
 
     @property
+    def marked_outcome(self) -> CellOutcome:
+        """The outcome that report.html marks; a regressed cell has failed, even if it meets its
+        bar.
+        """
+        if self.found is not None and self.found.kind == "regressed":
+            return "failed"
+        return self.outcome
+
+    @property
     def _misses_bar(self) -> bool:
         """Return True if the gate says that a bar which covers the cell is missed."""
         return any(covers(scope, self) for scope in _missed_bars(self.summary))
@@ -652,7 +661,7 @@ class CellView(ReportedCell):
         found = self.found
         return found is not None and found.kind == "regressed" and found.critical
 
-    @property
+    @cached_property
     def address(self) -> str:
         """The fragment of report.html that leads to it."""
         if len(self.summary.report.plan.variants) == 1:
