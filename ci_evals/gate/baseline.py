@@ -723,10 +723,10 @@ def reported_cells(
 
 def group_by_variant(cells: Iterable[ReportedCell]) -> Mapping[Variant, Sequence[ReportedCell]]:
     """Return the cells of each variant, in order."""
-    groups: dict[tuple[str, str | None], list[ReportedCell]] = defaultdict(list)
+    groups: dict[Variant, list[ReportedCell]] = defaultdict(list)
     for cell in cells:
-        groups[cell.key[1:]].append(cell)
-    return {Variant(*names): found for names, found in groups.items()}
+        groups[cell.variant].append(cell)
+    return dict(groups)
 
 
 def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:

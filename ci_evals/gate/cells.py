@@ -167,10 +167,10 @@ class Matching:
     @cached_property
     def by_variant(self) -> Mapping[Variant, Sequence[MatchedCell]]:
         """The matched cells of each variant."""
-        groups: dict[tuple[str, str | None], list[MatchedCell]] = defaultdict(list)
+        groups: dict[Variant, list[MatchedCell]] = defaultdict(list)
         for cell in self.cells:
-            groups[cell.head.key[1:]].append(cell)
-        return {Variant(*names): found for names, found in groups.items()}
+            groups[cell.head.variant].append(cell)
+        return dict(groups)
 
     def overdispersion(self, variant: Variant) -> float:
         """Return how much more reports of the base vary than independent runs would."""

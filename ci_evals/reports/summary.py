@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ci_evals.gate.baseline import Baseline, ReportedCell, reported_cells
@@ -59,7 +59,7 @@ class Summary:
     is_going_on: bool = False
     derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
-    @property
+    @cached_property
     def compared(self) -> Comparison | None:
         """The comparison, where there is one."""
         return self.comparison if isinstance(self.comparison, Comparison) else None

@@ -82,7 +82,7 @@ class Reason(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunView:
     """One run, or several that ended alike: they differ in nothing but number, time and cost.
 
@@ -96,7 +96,7 @@ class RunView:
     confirming: bool = False
     variations: tuple["RunView", ...] = ()
 
-    @property
+    @cached_property
     def first(self) -> Result:
         return self.results[0]
 
@@ -790,7 +790,7 @@ def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
 # Cases.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CaseView:
     """One case with its cells, or some of them."""
 
@@ -806,12 +806,12 @@ class CaseView:
     def variants(self) -> Sequence[Variant]:
         return [cell.variant for cell in self.cells]
 
-    @property
+    @cached_property
     def base(self) -> Tally:
         """The runs of the base that its cells were compared with."""
         return add_tallies([found.base for found in self._compared])
 
-    @property
+    @cached_property
     def head(self) -> Tally:
         """The runs of its compared cells; the planned ones of all its cells if none was."""
         compared = self._compared
@@ -830,7 +830,7 @@ class CaseView:
             before = base.rate
         return before - head.rate
 
-    @property
+    @cached_property
     def _compared(self) -> Sequence[CellComparison]:
         found = [cell.found for cell in self.cells if cell.found is not None]
         return [each for each in found if each.p is not None]
