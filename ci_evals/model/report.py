@@ -292,8 +292,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Latency in seconds over the runs that took place; first tokens, cost and tokens over those
-    that report them.
+    """Latency in seconds over the graded runs; first tokens, cost and tokens over the runs that
+    report them.
 
     `cost_usd` is the cost of the `priced_runs`; None if there are none.
     """
@@ -704,15 +704,14 @@ class SuiteReport:
         input_tokens = 0
         output_tokens = 0
         for record in self.records_of(cells):
-            latencies.append(record.latency_s)
+            if record.status != "errored":
+                latencies.append(record.latency_s)
             if record.first_token_s is not None:
                 first_tokens.append(record.first_token_s)
             if record.cost_usd is not None:
                 costs.append(record.cost_usd)
             input_tokens += record.input_tokens
             output_tokens += record.output_tokens
-        latencies.sort()
-        first_tokens.sort()
         latency_mean_s = None
         if latencies:
             latency_mean_s = statistics.fmean(latencies)
@@ -721,13 +720,13 @@ class SuiteReport:
             cost_usd = fsum(costs)
         return Figures(
             latency_mean_s=latency_mean_s,
-            latency_p50_s=_quantile(latencies, 0.5),
+            latency_p50_s=_median(latencies),
             latency_p95_s=_quantile(latencies, 0.95),
             cost_usd=cost_usd,
             priced_runs=len(costs),
             input_tokens=input_tokens,
             output_tokens=output_tokens,
-            first_token_p50_s=_quantile(first_tokens, 0.5),
+            first_token_p50_s=_median(first_tokens),
             first_token_p95_s=_quantile(first_tokens, 0.95),
         )
 
@@ -766,12 +765,17 @@ def _short_digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The nearest-rank quantile of values in rising order.
-
-    It is the smallest value with at least `share` of the values at or below it.
-    """
-    if not ordered:
+def _median(values: Sequence[float]) -> float | None:
+    if not values:
         return None
-    rank = ceil(share * len(ordered))
-    return ordered[max(0, rank - 1)]
+    return statistics.median(values)
+
+
+def _quantile(values: Sequence[float], share: float) -> float | None:
+    """The nearest-rank quantile: the smallest value with at least `share` of the values at or below
+    it.
+    """
+    if not values:
+        return None
+    rank = ceil(share * len(values))
+    return sorted(values)[max(0, rank - 1)]

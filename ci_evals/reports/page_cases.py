@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, replace
 from functools import cache
-from statistics import median_high
+from statistics import median
 from typing import Any, Final
 from zlib import crc32
 
@@ -150,7 +150,8 @@ class PageCell:
         label: what tells its variant from the others; empty where there is only one, as is
             `variant`.
         tenths: the pass rate in tenths, of which only 0 is 0 and only 1 is 10.
-        rate: rows are sorted by this, by `cost` in USD, and by `latency`, a median in seconds.
+        rate: rows are sorted by this, by `cost` in USD, and by `latency`, the median of
+            its graded runs in seconds.
         details: None where there is no room for them.
     """
 
@@ -462,8 +463,9 @@ def _cell(
     costs = [record.cost_usd for record in records if record.cost_usd is not None]
     if costs:
         cost = f"{sum(costs):.3g}"
-    if records:
-        latency = f"{median_high(record.latency_s for record in records):.3g}"
+    latencies_s = [record.latency_s for record in records if record.status != "errored"]
+    if latencies_s:
+        latency = f"{median(latencies_s):.3g}"
     return PageCell(
         view=view,
         column=column,

@@ -1,12 +1,16 @@
 """The figures of variants: repeats, leaderboard, labels and trends."""
 
+import json
 import re
+from dataclasses import replace
 
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
+from rendered import html_of
 
 from ci_evals.model.case import Variant
-from ci_evals.reports import terminal
+from ci_evals.model.result import Result
+from ci_evals.reports import report_json, terminal
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.variants import (
     LabelReport,
@@ -27,6 +31,21 @@ def summary_of(**outcomes: str) -> Summary:
         {f"case {number}": list(row) for number, row in enumerate(rows)}, variants=variants
     )
     return summarize(report, None)
+
+
+def test_gate_page_and_report_have_the_same_median_latency_of_a_cell() -> None:
+    seconds = {1: 1.0, 2: 2.0, 3: 60.0}
+
+    def edit(result: Result) -> Result:
+        return replace(result, latency_s=seconds[result.run])
+
+    summary = summarize(report_of({"capital": "PFE"}, edit=edit), None)
+    [cell] = summary.cells
+    [page] = re.findall('data-s="(.+?)"', html_of(summary))
+    document = json.loads(b"".join(report_json.render(summary)))
+    figures = document["variants"][0]["figures"]
+    assert cell.per_run.latency_median_s == float(page) == figures["latency_p50_s"] == 1.5
+    assert figures["latency_p95_s"] == 2.0
 
 
 def test_any_and_all_of_the_runs_are_means_over_cases() -> None:
