@@ -236,7 +236,7 @@ async def _evaluate(suite: CheckedSuite, settings: Settings) -> Report:
     report = await execute(invocation, watcher=_Listener(on_result))
     summary = _summarize(report, invocation)
     write_reports(summary, folder, suite.formats)
-    return Report.of(summary)
+    return Report(summary)
 
 
 def _check_listener(on_result: OnResult) -> None:
@@ -262,7 +262,7 @@ async def _run_with_temporary_journal(invocation: Invocation, on_result: OnResul
         remove()
         raise
     weakref.finalize(report, remove)
-    return Report.of(_summarize(report, invocation))
+    return Report(_summarize(report, invocation))
 
 
 class _Listener(Watcher):

@@ -2,18 +2,20 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of, one_line, percent
+from ci_evals.gate.bars import VerdictStatus
 from ci_evals.gate.baseline import Baseline, ReportedCell
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import Verdict
 from ci_evals.model.case import Case
 from ci_evals.model.plan import RunPlan
-from ci_evals.model.report import SuiteReport
+from ci_evals.model.report import Counts, Figures, Spent, SuiteInfo, SuiteReport, Unpriced
+from ci_evals.model.result import Judging, Result
 from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports import terminal
@@ -29,49 +31,149 @@ _INPUT_CHARACTERS = 100
 _MOST_REASONS = 3  # of a cell
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Report(SuiteReport):
-    """All results of one evaluation.
-
-    `total`, `passed`, `failed` and `errored` count runs; `pass_rate` and `match_rate` (the mean
-    score) are fractions; `runs` has every `Result`, `by_case` and `by_variant` their counts,
-    `verdict` what the gate says. `comparison` is the report beside the baseline that it was
-    evaluated with, or why there is none; None if there was to be none.
-    """
+@dataclass(frozen=True, eq=False, repr=False)
+class Report:
+    """All results of one evaluation, as it was judged."""
 
     judged: Summary
 
-    @classmethod
-    def of(cls, judged: Summary) -> "Report":
-        """Make the report of a run that was judged."""
-        names = [field.name for field in fields(SuiteReport)]
-        parts = {name: getattr(judged.report, name) for name in names}
-        return cls(**parts, judged=judged)
-
     def __repr__(self) -> str:
-        return f"<Report {self.suite.name!r}: {self.verdict.status}, {outcome(self)}>"
+        return f"<Report {self.suite.name!r}: {self.verdict.status}, {outcome(self._report)}>"
 
     @property
-    def gate(self) -> Gate | None:
-        return self.judged.gate
+    def _report(self) -> SuiteReport:
+        return self.judged.report
+
+    # What was run.
 
     @property
-    def cells(self) -> Sequence[ReportedCell]:
-        """Every cell that has runs, in plan order."""
-        return self.judged.cells
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.judged.verdict
-
-    @property
-    def comparison(self) -> Comparison | NoComparison | None:
-        return self.judged.comparison
+    def suite(self) -> SuiteInfo:
+        """The suite that was run, with its `label` and revision."""
+        return self._report.suite
 
     @property
     def run_id(self) -> str | None:
         """The id of this evaluation, which no other has."""
         return self.suite.run_id
+
+    @property
+    def duration_s(self) -> float:
+        """Wall time of the run phase."""
+        return self._report.duration_s
+
+    @property
+    def plan(self) -> RunPlan:
+        """What was planned."""
+        return self._report.plan
+
+    @property
+    def interrupted(self) -> str | None:
+        """The signal or reason that ended it early, or None."""
+        return self._report.interrupted
+
+    @property
+    def settled(self) -> VerdictStatus | None:
+        """The verdict that no further round could have changed, with `stop_early`."""
+        return self._report.settled
+
+    @property
+    def confirmation(self) -> SuiteReport | None:
+        """The further runs of suspects; None if there were no suspects."""
+        return self._report.confirmation
+
+    @property
+    def runs(self) -> list[Result]:
+        """Every result in plan order, read from the journal."""
+        return self._report.runs
+
+    @property
+    def cells(self) -> Sequence[ReportedCell]:
+        """Every case on every variant that has runs, in plan order."""
+        return self.judged.cells
+
+    # Counts and rates.
+
+    @property
+    def totals(self) -> Counts:
+        """The counts of all planned runs by status."""
+        return self._report.totals
+
+    @property
+    def total(self) -> int:
+        """The number of runs."""
+        return self._report.total
+
+    @property
+    def passed(self) -> int:
+        return self._report.passed
+
+    @property
+    def failed(self) -> int:
+        return self._report.failed
+
+    @property
+    def errored(self) -> int:
+        return self._report.errored
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The mean over cells of their share of passed runs; None without graded runs."""
+        return self._report.pass_rate
+
+    @property
+    def match_rate(self) -> float | None:
+        """The mean score of all graded runs; None without any."""
+        return self._report.match_rate
+
+    @property
+    def by_case(self) -> Mapping[str, Counts]:
+        """Case id to counts over all its variants."""
+        return self._report.by_case
+
+    @property
+    def by_variant(self) -> Mapping[str, Counts]:
+        """Variant (`provider` or `provider · prompt`) to counts over all its cases."""
+        return self._report.by_variant
+
+    # Time and cost.
+
+    def figures(self) -> Figures:
+        """Latency, cost and tokens of the planned runs."""
+        return self._report.figures()
+
+    @property
+    def spent(self) -> Spent:
+        """The cost of all runs, confirm runs and judges included."""
+        return self._report.spent
+
+    @property
+    def judging(self) -> Judging:
+        """The calls, tokens and cost of the models that judge, confirm runs included."""
+        return self._report.judging
+
+    @property
+    def unpriced(self) -> Unpriced:
+        """The calls that `spent` leaves out."""
+        return self._report.unpriced
+
+    # The verdict.
+
+    @property
+    def gate(self) -> Gate | None:
+        """The rules for merging; None if there are none."""
+        return self.judged.gate
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the gate says."""
+        return self.judged.verdict
+
+    @property
+    def comparison(self) -> Comparison | NoComparison | None:
+        """The comparison with the baseline that it was evaluated with, or why there is none; None
+        if there was to be none.
+        """
+        return self.judged.comparison
 
     @property
     def leaderboard(self) -> Sequence[Standing]:
@@ -93,14 +195,14 @@ class Report(SuiteReport):
         one for each reason why runs did not pass.
         """
         several = len(self.plan.variants) > 1
-        lines = [outcome(self)]
+        lines = [outcome(self._report)]
         for cell in self.cells:
             asked = one_line(input_text(cell.case), _INPUT_CHARACTERS)
             if not asked:
                 asked = cell.case.id
             if several:
                 asked = f"{asked} on {cell.variant}"
-            score = percent(self.mean_score((cell.cell,)))
+            score = percent(self._report.mean_score((cell.cell,)))
             runs = f"{cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}"
             lines.append(f"  {asked}: {runs}, score {score}")
             for reason, count in self._reasons(cell).most_common(_MOST_REASONS):
@@ -112,7 +214,7 @@ class Report(SuiteReport):
         reasons: Counter[str] = Counter()
         if cell.counts.passed == cell.counts.graded + cell.counts.errored:
             return reasons
-        for result in self.results(self.plan.indices(cell.cell)):
+        for result in self._report.results(self.plan.indices(cell.cell)):
             if result.status != "passed":
                 reasons.update(reason.text for reason in reasons_of(result))
         return reasons
@@ -138,7 +240,7 @@ class Report(SuiteReport):
         Raises:
             StorageError: the file cannot be read, is not a report, or a newer ci-evals wrote it.
         """
-        return cls.of(read_summary(Path(path)))
+        return cls(read_summary(Path(path)))
 
     def diff(self, other: "Report | Path | str") -> Comparison:
         """Compare this report with an earlier one, cell by cell and variant by variant.
@@ -184,7 +286,7 @@ class Report(SuiteReport):
             UsageError: the report has no such tag, case, provider or prompt.
         """
         tags: set[str] = set()
-        for known in self.plan.cases:
+        for known in self.cases.values():
             tags.update(known.tags)
         variants = self.plan.variants
         providers = [variant.provider for variant in variants]
@@ -202,8 +304,8 @@ class Report(SuiteReport):
             cells = [cell for cell in cells if cell.variant.provider == provider]
         if prompt is not None:
             cells = [cell for cell in cells if cell.variant.prompt == prompt]
-        part = _part_of(self, cells)
-        return Report.of(summarize(part, self.gate))
+        part = _part_of(self._report, cells)
+        return Report(summarize(part, self.gate))
 
 
 def _check_known(noun: str, name: str | None, known: Collection[str]) -> None:

@@ -130,7 +130,7 @@ def _describe(report: Report) -> Evaluation:
     return Evaluation(
         report=report,
         line=line,
-        figures=outcome(report),
+        figures=outcome(report.judged.report),
         changes=changes_of(report),
         text=text,
         is_good=exit_code(verdict, report.gate) == 0,

@@ -132,7 +132,7 @@ async def test_a_gate_on_metrics_is_red_only_beyond_the_noise(
     path = suite(tmp_path, wrong, metrics=metrics)
     report = await evaluate(path)
     gate = msgspec.convert({"metrics": metrics}, type=type(Project(tmp_path).load().gate))
-    verdict = decide(report, gate)
+    verdict = decide(report.judged.report, gate)
     assert verdict.status == status, verdict.reason
     if status == "fail" and "recall.spam" in metrics:
         assert verdict.reason.startswith("metric recall.spam: 25 % is below the bar of 80 %")
