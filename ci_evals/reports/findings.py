@@ -399,11 +399,11 @@ def _place_of_case(summary: Summary, case: CaseView) -> Sentence:
     return on_variant(summary, case.cells[0].variant)
 
 
-# Cells in columns.
+# Cases in columns.
 
 
 @dataclass(frozen=True, slots=True)
-class CellRow:
+class CaseRow:
     """A case that decided, or that was fixed, as figures in columns: `30/30` on the base, `4/10`
     here, `p < 0.001`. Many that failed for the same reason share one.
 
@@ -422,7 +422,7 @@ ROWS: Final[tuple[CellGroup, ...]] = ("regressed", "probably worse", "failing", 
 """The groups whose cells are rows of the table of cells."""
 
 
-def _rows(summary: Summary, kind: CellGroup) -> Iterator[CellRow]:
+def _rows(summary: Summary, kind: CellGroup) -> Iterator[CaseRow]:
     cases = case_views(cells_by_group(summary)[kind])
     groups: Sequence[Sequence[CaseView]] = [[case] for case in cases]
     if len(cases) > SOME:
@@ -447,7 +447,7 @@ def _shared_reason(cases: Sequence[CaseView], *, is_whole_group: bool) -> Senten
     return (": ", ForeignText(one_line(reasons.pop(), _REASON_CHARACTERS)))
 
 
-def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView], reason: Sentence) -> CellRow:
+def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView], reason: Sentence) -> CaseRow:
     case, first = cases[0], cases[0].cells[0]
     subject = case_subject(summary, case)
     note = ""
@@ -464,7 +464,7 @@ def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView], reason: S
     here = brief_tally(add_tallies(head for _, head in tallies))
     if base == UNKNOWN:
         base = ""
-    return CellRow(kind, subject, case.critical, base, here, note)
+    return CaseRow(kind, subject, case.critical, base, here, note)
 
 
 def brief_tally(tally: Tally) -> str:
@@ -560,7 +560,7 @@ class Findings:
         return cells_by_group(self.summary)
 
     @cached_property
-    def rows(self) -> tuple[CellRow, ...]:
+    def rows(self) -> tuple[CaseRow, ...]:
         """The cells that decided and those that were fixed, in the order of `groups`."""
         return tuple(row for kind in ROWS for row in _rows(self.summary, kind))
 

@@ -39,7 +39,7 @@ from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
 from ci_evals.release import __version__
 from ci_evals.reports.files import Format
-from ci_evals.reports.findings import ROWS, CellRow, Findings, findings
+from ci_evals.reports.findings import ROWS, CaseRow, Findings, findings
 from ci_evals.reports.groups import Group, GroupItem, GroupKind, cells_by_group, join_sentence
 from ci_evals.reports.notes import outcome
 from ci_evals.reports.page_top import Top
@@ -528,9 +528,9 @@ def _blocks(
     return shown
 
 
-def _rows(found: Findings) -> list[CellRow]:
+def _rows(found: Findings) -> list[CaseRow]:
     """Return the rows of the table of cells: the first of each kind."""
-    rows: list[CellRow] = []
+    rows: list[CaseRow] = []
     for kind in ROWS:
         rows += [row for row in found.rows if row.kind == kind][:SOME]
     return rows
