@@ -7,10 +7,9 @@ from typing import Final
 from ci_evals.format import name_of, number_of, percent
 from ci_evals.gate.baseline import Drift, report_ref
 from ci_evals.gate.drift import CellLoss, DriftAlarm, accepted, alarms, follow, is_unknown_level
-from ci_evals.reports.report_json import CellLossEntry, DriftEntry
 from ci_evals.reports.summary import Note, Summary, once_per_summary
 
-_MOST_CELLS: Final = 3
+MOST_CELLS: Final = 3
 
 
 @once_per_summary
@@ -32,28 +31,6 @@ def drift_alarms(summary: Summary) -> Sequence[DriftAlarm]:
         return ()
     variants = {*report.plan.variants, *map(comparison.base_variant, report.plan.variants)}
     return alarms(drift, variants)
-
-
-def drift_entries(summary: Summary) -> Iterator[DriftEntry]:
-    """Yield what report.json has of each alarm."""
-    for alarm in drift_alarms(summary):
-        value = at_least = None
-        if alarm.loss is not None:
-            value, at_least = alarm.loss
-        cells = [CellLossEntry(*cell) for cell in alarm.cells[:_MOST_CELLS]]
-        yield DriftEntry(
-            provider=alarm.provider,
-            prompt=alarm.prompt,
-            since=alarm.since,
-            after=alarm.after,
-            newest=alarm.newest,
-            reports=alarm.reports,
-            shown=alarm.shown,
-            loss=value,
-            at_least=at_least,
-            cells=tuple(cells),
-            sentence=drift_sentence(summary, alarm),
-        )
 
 
 def drift_notes(summary: Summary) -> Iterator[Note]:
@@ -111,7 +88,7 @@ def drift_details(alarm: DriftAlarm) -> Iterator[str]:
         reports += f", all of {alarm.newest.commit}"
     yield reports
     if alarm.cells:
-        lost = ", ".join(_cell_loss(cell) for cell in alarm.cells[:_MOST_CELLS])
+        lost = ", ".join(_cell_loss(cell) for cell in alarm.cells[:MOST_CELLS])
         yield f"lost most: {lost}"
 
 

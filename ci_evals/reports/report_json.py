@@ -658,12 +658,34 @@ def _cell_comparison(comparison: Comparison, cell: CellComparison) -> CellCompar
     return CellComparisonEntry(**_values(cell), sentence=cell_sentence(comparison, cell))
 
 
+def drift_entries(summary: Summary) -> Iterator[DriftEntry]:
+    """Yield the base branch's alarms."""
+    from ci_evals.reports.drift import MOST_CELLS, drift_alarms, drift_sentence
+
+    for alarm in drift_alarms(summary):
+        loss = at_least = None
+        if alarm.loss is not None:
+            loss, at_least = alarm.loss
+        cells = [CellLossEntry(*cell) for cell in alarm.cells[:MOST_CELLS]]
+        yield DriftEntry(
+            provider=alarm.provider,
+            prompt=alarm.prompt,
+            since=alarm.since,
+            after=alarm.after,
+            newest=alarm.newest,
+            reports=alarm.reports,
+            shown=alarm.shown,
+            loss=loss,
+            at_least=at_least,
+            cells=tuple(cells),
+            sentence=drift_sentence(summary, alarm),
+        )
+
+
 def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
     comparison = summary.comparison
     if not isinstance(comparison, Comparison):
         return comparison
-    from ci_evals.reports.drift import drift_entries
-
     variants = [
         VariantComparisonEntry(**_values(each) | {"sentence": variant_sentence(comparison, each)})
         for each in comparison.variants

@@ -16,9 +16,9 @@ from ci_evals.model.case import Quarantine, Variant
 from ci_evals.model.report import Looks, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
-from ci_evals.reports.drift import drift_alarms, drift_entries, drift_notes
+from ci_evals.reports.drift import drift_alarms, drift_notes
 from ci_evals.reports.read import baseline_of, decode_report
-from ci_evals.reports.report_json import render
+from ci_evals.reports.report_json import drift_entries, render
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.stats.drift import total_evidence
 
