@@ -17,7 +17,11 @@ from ci_evals.errors import CiEvalsError, HostError, Problem
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import FailOn
-from ci_evals.gate.wording import broken_base_sentences, lost_report_sentences, source_sentence
+from ci_evals.gate.wording.bases import (
+    broken_base_sentences,
+    lost_report_sentences,
+    source_sentence,
+)
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import Checkout, SuiteInfo, SuiteReport
 from ci_evals.redaction import Redactor

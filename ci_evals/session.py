@@ -34,7 +34,7 @@ from ci_evals.gate.cells import match_cells
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.confirmation import Confirmation, failed_confirmations, plan_confirmation
 from ci_evals.gate.verdict import is_certain, settle
-from ci_evals.gate.wording import (
+from ci_evals.gate.wording.comparisons import (
     failed_confirmation_sentence,
     failed_round_sentence,
     outage_sentence,

@@ -16,23 +16,24 @@ from ci_evals.gate.baseline import TrendVariant, fresh_rate
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import LEAST_LATENCY_S, Difference, RatioFigure
-from ci_evals.gate.wording import (
+from ci_evals.gate.wording.bars import unknown_budget_sentence
+from ci_evals.gate.wording.bases import (
     broken_sentence,
-    case_sentence,
+    not_compared_sentence,
+    removed_suites_sentence,
+)
+from ci_evals.gate.wording.comparisons import case_sentence, variant_sentence
+from ci_evals.gate.wording.rules import (
     coverage_sentence,
     hidden_critical_sentence,
     increase_sentence,
-    not_compared_sentence,
     quarantine_sentence,
     ratchet_sentence,
     regressions_sentence,
-    removed_suites_sentence,
     too_few_latencies_clause,
     ungraded_critical_sentence,
-    unknown_budget_sentence,
     unknown_increase_sentence,
     usual_latencies_clause,
-    variant_sentence,
 )
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey

@@ -20,13 +20,12 @@ from ci_evals.gate.cells import match_variants, variants_of
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import RuleVerdict, rule_verdicts
 from ci_evals.gate.run_errors import HOW_TO_GO_ON, errored_clause
-from ci_evals.gate.wording import (
+from ci_evals.gate.wording.bars import (
     HOW_TO_SET_A_BAR,
     alike_bars_clause,
     cause_sentence,
     further_reasons_clause,
     how_to_check,
-    quarantine_clause,
     scope_clause,
     scope_sentence,
     stopped_clause,
@@ -34,6 +33,7 @@ from ci_evals.gate.wording import (
     unchecked_sentence,
     unknown_budget_sentence,
 )
+from ci_evals.gate.wording.rules import quarantine_clause
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import SuiteReport, Tally

@@ -21,7 +21,7 @@ from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.cells import CellKind
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.verdict import exit_code
-from ci_evals.gate.wording import cell_sentence, variant_sentence
+from ci_evals.gate.wording.comparisons import cell_sentence, variant_sentence
 from ci_evals.library import Report
 from ci_evals.model.case import Case
 from ci_evals.pytest_plugin import baseline_path

@@ -10,7 +10,7 @@ from ci_evals.api import load_suite
 from ci_evals.errors import CiEvalsError
 from ci_evals.format import one_line
 from ci_evals.gate.compare import Comparison
-from ci_evals.gate.wording import cell_sentence
+from ci_evals.gate.wording.comparisons import cell_sentence
 from ci_evals.library import Report
 from ci_evals.model.result import Status
 from ci_evals.model.rules import Gate

@@ -17,8 +17,8 @@ from ci_evals.format import (
 from ci_evals.gate.baseline import ReportRef
 from ci_evals.gate.cells import CellKind
 from ci_evals.gate.compare import Comparison, NoComparison
-from ci_evals.gate.wording import (
-    baseline_sentence,
+from ci_evals.gate.wording.bases import baseline_sentence
+from ci_evals.gate.wording.comparisons import (
     cell_sentence,
     step_sentence,
     tally_text,

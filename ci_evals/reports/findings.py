@@ -17,15 +17,15 @@ from ci_evals.gate.cases import TagComparison
 from ci_evals.gate.rules import RuleVerdict
 from ci_evals.gate.run_errors import errored_cause, errored_headline, limit_sentence
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.gate.wording import (
-    SourceSentence,
+from ci_evals.gate.wording.bars import (
     part_of_suite,
-    quarantine_clause,
     scope_subject,
     stopped_clause,
     unchanged_clause,
     unchanged_sentence,
 )
+from ci_evals.gate.wording.bases import SourceSentence
+from ci_evals.gate.wording.rules import quarantine_clause
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
 from ci_evals.model.rules import Gate

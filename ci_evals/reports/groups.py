@@ -11,7 +11,7 @@ from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.compare import Change, Comparison
 from ci_evals.gate.run_errors import same_reason
-from ci_evals.gate.wording import case_finding, tally_text, variants_clause
+from ci_evals.gate.wording.comparisons import case_finding, tally_text, variants_clause
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.result import Result

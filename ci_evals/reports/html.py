@@ -29,7 +29,7 @@ from ci_evals.format import (
     visible,
 )
 from ci_evals.gate.bars import SEVERITY, VERDICTS, VerdictStatus
-from ci_evals.gate.wording import scope_label
+from ci_evals.gate.wording.bars import scope_label
 from ci_evals.model.result import Status
 from ci_evals.release import __version__
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart

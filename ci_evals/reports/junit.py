@@ -9,7 +9,8 @@ from xml.etree.ElementTree import Comment, Element, indent, tostring
 from junit_xml import TestCase, TestSuite
 
 from ci_evals.format import number_of, one_line, rate_with_interval, shorten, visible
-from ci_evals.gate.wording import cell_finding, unchecked_sentence
+from ci_evals.gate.wording.bars import unchecked_sentence
+from ci_evals.gate.wording.comparisons import cell_finding
 from ci_evals.model.result import Result
 from ci_evals.reports.files import Format
 from ci_evals.reports.notes import notes

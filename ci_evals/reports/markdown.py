@@ -33,7 +33,8 @@ from ci_evals.format import (
     visible,
 )
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
-from ci_evals.gate.wording import SourceSentence, scope_label
+from ci_evals.gate.wording.bars import scope_label
+from ci_evals.gate.wording.bases import SourceSentence
 from ci_evals.model.case import Case
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport

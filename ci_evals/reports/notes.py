@@ -13,13 +13,13 @@ from ci_evals.gate.baseline import FURTHER_ROUNDS
 from ci_evals.gate.compare import Change, Comparison, NoComparison, unnamable_suspects
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.run_errors import outage_sentences
-from ci_evals.gate.wording import (
+from ci_evals.gate.wording.bars import unknown_budget_sentence
+from ci_evals.gate.wording.bases import (
     SourceSentence,
     baseline_sentence,
     broken_remarks,
     few_runs_sentence,
     lost_report_sentences,
-    unknown_budget_sentence,
 )
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey

@@ -10,7 +10,7 @@ from ci_evals.format import one_line, percent
 from ci_evals.gate.bars import ScopeKind, ScopeVerdict
 from ci_evals.gate.cases import TagComparison
 from ci_evals.gate.compare import LEAST_COMPARED, Change, Comparison, VariantComparison
-from ci_evals.gate.wording import coverage_clause
+from ci_evals.gate.wording.comparisons import coverage_clause
 from ci_evals.model.rules import Gate
 from ci_evals.reports.charts import Scale, scale_of
 from ci_evals.reports.findings import Findings, brief_chance, brief_tally

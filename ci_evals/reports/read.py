@@ -15,7 +15,7 @@ from ci_evals.gate.baseline import Baseline, join
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.outages import find_lost_reports
-from ci_evals.gate.wording import lost_report_sentences
+from ci_evals.gate.wording.bases import lost_report_sentences
 from ci_evals.graders.scoring import passes
 from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem

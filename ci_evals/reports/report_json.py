@@ -30,7 +30,8 @@ from ci_evals.gate.cells import KINDS, CellComparison, CellKind
 from ci_evals.gate.compare import Comparison, NoComparison, VariantComparison
 from ci_evals.gate.rules import RuleName, RuleVerdict
 from ci_evals.gate.verdict import Verdict
-from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
+from ci_evals.gate.wording.bases import baseline_sentence
+from ci_evals.gate.wording.comparisons import cell_sentence, variant_sentence
 from ci_evals.model.case import Quarantine, Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey

@@ -26,7 +26,8 @@ from ci_evals.gate.bars import VERDICTS, ScopeVerdict, VerdictStatus
 from ci_evals.gate.cells import KINDS, CellComparison, CellKind
 from ci_evals.gate.compare import Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
-from ci_evals.gate.wording import scope_label, tally_text
+from ci_evals.gate.wording.bars import scope_label
+from ci_evals.gate.wording.comparisons import tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.reports.findings import Findings, findings

@@ -10,7 +10,12 @@ from ci_evals.format import UNKNOWN, usd
 from ci_evals.gate.bars import metrics_of
 from ci_evals.gate.baseline import ReportRef, TrendPoint
 from ci_evals.gate.rules import usual_latencies
-from ci_evals.gate.wording import coverage_clause, latency_change, rate_change, ratio_change
+from ci_evals.gate.wording.comparisons import (
+    coverage_clause,
+    latency_change,
+    rate_change,
+    ratio_change,
+)
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, Gate

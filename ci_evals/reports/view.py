@@ -32,7 +32,7 @@ from ci_evals.gate.baseline import ReportedCell, add_tallies
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import Change
 from ci_evals.gate.run_errors import same_reason
-from ci_evals.gate.wording import cell_finding, tally_text
+from ci_evals.gate.wording.comparisons import cell_finding, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.grading import USUAL_WEIGHT
 from ci_evals.model.report import Tally

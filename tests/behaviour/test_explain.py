@@ -13,7 +13,7 @@ from suites import ONE_CASE, write_suite
 from ci_evals.cli.reports import explain_cells
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.gate.baseline import Evidence, History
-from ci_evals.gate.wording import step_sentence
+from ci_evals.gate.wording.comparisons import step_sentence
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Response, Usage

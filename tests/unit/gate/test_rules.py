@@ -20,7 +20,7 @@ from ci_evals.gate.baseline import (
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import best_stable_rate, broken_ratchets, rule_verdicts, ungated_increases
 from ci_evals.gate.verdict import decide, exit_code
-from ci_evals.gate.wording import rate_change
+from ci_evals.gate.wording.comparisons import rate_change
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate, TagRule

@@ -13,7 +13,7 @@ from known import suite
 from ci_evals.format import percent
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.verdict import FailOn, Verdict, decide, exit_code, population_bounds, settle
-from ci_evals.gate.wording import scope_label
+from ci_evals.gate.wording.bars import scope_label
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate

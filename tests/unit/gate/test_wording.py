@@ -11,7 +11,8 @@ from sides import base_of, compared, head_of, key_of
 from ci_evals.errors import ErrorKind
 from ci_evals.gate.run_errors import same_reason
 from ci_evals.gate.verdict import decide
-from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
+from ci_evals.gate.wording.bases import baseline_sentence
+from ci_evals.gate.wording.comparisons import cell_sentence, variant_sentence
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result, RunError

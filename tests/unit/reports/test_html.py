@@ -23,7 +23,7 @@ from rendered import html_of as text_of
 import ci_evals.reports.page
 from ci_evals.gate.baseline import reported_cells
 from ci_evals.gate.verdict import decide
-from ci_evals.gate.wording import cell_finding
+from ci_evals.gate.wording.comparisons import cell_finding
 from ci_evals.model.case import Quarantine, Variant
 from ci_evals.model.response import Passage, Response, Step, Turn, Usage
 from ci_evals.model.result import Result, RunError

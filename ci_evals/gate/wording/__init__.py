@@ -1,0 +1,1 @@
+"""The sentences of a verdict, by what they are about."""

@@ -1,0 +1,405 @@
+"""Sentences about cells, cases, variants and outages: what changed, and how sure that is."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
+from ci_evals.gate.baseline import (
+    FURTHER_ROUNDS,
+    PoolStep,
+)
+from ci_evals.gate.cases import CaseComparison
+from ci_evals.gate.cells import CellComparison
+from ci_evals.gate.compare import (
+    LEAST_COMPARED,
+    Comparison,
+    VariantComparison,
+)
+from ci_evals.gate.differences import Difference
+from ci_evals.model.report import Tally
+
+if TYPE_CHECKING:
+    from ci_evals.gate.outages import FailedRound, Outage
+
+
+def cell_sentence(comparison: Comparison, cell: CellComparison) -> str:
+    """`refund: 30 of 30 on main, 4 of 10 here; p = 0.0023, adjusted for 40 cases`."""
+    return f"{cell_name(comparison, cell)}: {cell_finding(comparison, cell)}"
+
+
+def cell_name(comparison: Comparison, cell: CellComparison) -> str:
+    """Return the case, with its variant if there are several, and its former name if it has one."""
+    name = name_of(cell.case)
+    if comparison.several_variants:
+        name += f" on {name_of(cell.variant)}"
+    if cell.renamed_from:
+        name += f" (was {name_of(cell.renamed_from)})"
+    return name
+
+
+def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
+    """Return a cell's sentence without its name."""
+    before = f"{tally_text(cell.base)} on {comparison.baseline.label}"
+    here = "no new run was graded here"
+    if cell.head.graded:
+        here = f"{tally_text(cell.head)} here"
+    both = f"{before}, {here}"
+    match cell.kind:
+        case "regressed" if cell.case in comparison.by_case:
+            case = comparison.by_case[cell.case]
+            chance = _adjusted_chance_of_case(comparison, case)
+            return f"{both}; worse {variants_clause(case)}, {chance}"
+        case "regressed" | "fixed":
+            return f"{both}; {_adjusted_chance(comparison, cell)}"
+        case "suspect":
+            return f"{both}: {_suspicion(comparison, cell)}"
+        case "flaky":
+            return f"{both}: answers vary from run to run, no change detected"
+        case "unchanged":
+            if cell.head.rate != cell.base.rate:
+                return f"{both}: too few runs to call it a change"
+            return f"{both}: unchanged"
+        case "new":
+            return f"new, {here}"
+        case "removed":
+            return f"removed, {before}"
+        case "edited":
+            return f"edited, so not compared: {both}"
+        case "not compared":
+            return f"not compared: {_why_not_compared(comparison, cell, both)}"
+
+
+def _suspicion(comparison: Comparison, cell: CellComparison) -> str:
+    """`probably worse (p = 0.012), but too few runs to name it`, or `can't tell`."""
+    assert cell.p is not None  # only cells that were tested are suspects
+    assert cell.adjusted_p is not None
+    change = comparison.change(cell)
+    if change == "probably worse":
+        lack = "too few runs to name it"
+        if cell.key not in comparison.confirmed:
+            lack = "not confirmed by further runs"
+        elif cell.adjusted_p <= comparison.alpha:
+            lack = f"the newest reports of {comparison.baseline.label} do not show it"
+        return f"{change} ({_p_value(cell.p)}), but {lack}"
+    if cell.adjusted_p < 1:
+        return f"{change}; {_adjusted_chance(comparison, cell)}"
+    return change
+
+
+def case_sentence(comparison: Comparison, cell: CellComparison) -> str:
+    """`refund on 6 of 6 variants: 18 of 18 on main, 0 of 60 here; p = 1e-12, adjusted for …`.
+
+    That is the sentence of the cell unless its case is worse over its variants.
+    """
+    case = comparison.by_case.get(cell.case)
+    if case is None:
+        return cell_sentence(comparison, cell)
+    return f"{name_of(case.case)} {variants_clause(case)}: {case_finding(comparison, case)}"
+
+
+def variants_clause(case: CaseComparison) -> str:
+    """`on 6 of 6 variants`, `over all 6 variants, clearly on 5`, or `over all 6 variants together`.
+
+    The figures that follow are those of all its variants, so the clause says all.
+    """
+    if len(case.variants) == case.cells:
+        return f"on {case.cells} of {case.cells} variants"
+    if case.variants:
+        return f"over all {case.cells} variants, clearly on {len(case.variants)}"
+    return f"over all {case.cells} variants together"
+
+
+def case_finding(comparison: Comparison, case: CaseComparison) -> str:
+    """`18 of 18 on main, 0 of 60 here; p = 1e-12, adjusted for 40 cases`."""
+    before = f"{tally_text(case.base)} on {comparison.baseline.label}"
+    chance = _adjusted_chance_of_case(comparison, case)
+    return f"{before}, {tally_text(case.head)} here; {chance}"
+
+
+def _why_not_compared(comparison: Comparison, cell: CellComparison, both: str) -> str:
+    if not cell.head.graded:
+        return "no new run was graded here"
+    if not cell.base.graded:
+        return f"no new run was graded on {comparison.baseline.label}"
+    if comparison.is_broken(cell.variant):
+        return f"{comparison.baseline.label} itself is broken: {both}"
+    return f"the case is in quarantine: {both}"
+
+
+def test_sentence(comparison: Comparison, cell: CellComparison) -> str:
+    """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 …`."""
+    alpha = comparison.alpha
+    if cell.p is None or cell.adjusted_p is None:
+        return "not tested: there is nothing to compare it with"
+    change = "a rise" if cell.kind == "fixed" else "a drop"
+    sides = f"{tally_text(cell.head)} against {tally_text(cell.base)}"
+    adjusted = f"{_p_figure(cell.adjusted_p)} adjusted for the number of compared cells"
+    test = f"Fisher's exact test for {change}, {sides}: {_p_value(cell.p)}, {adjusted}"
+    if case := comparison.by_case.get(cell.case):
+        return f"{test}; {_case_test_clause(case, alpha)}"
+    if cell.kind in ("regressed", "fixed"):
+        return f"{test}; at most {alpha:g}, so it is named"
+    if cell.adjusted_p <= alpha:
+        lack = "the newest reports that agree do not show it by themselves"
+        return f"{test}; {lack}, so it is not named"
+    if cell.kind == "suspect" and cell.adjusted_p >= 1:
+        test += " (a suspect counts as 1 until confirmed)"
+    return f"{test}; more than {alpha:g}, so it is not named"
+
+
+def _case_test_clause(case: CaseComparison, alpha: float) -> str:
+    """`its case, by the exact test over its 6 variants: p = 3e-09, 1.2e-07 adjusted …`."""
+    adjusted = f"{_p_figure(case.adjusted_p)} adjusted for the number of compared cases"
+    test = f"the exact test of its case over {case.cells} variants: {_p_value(case.p)}, {adjusted}"
+    return f"{test}; at most {alpha:g}, so the case is named"
+
+
+def step_sentence(step: PoolStep) -> str:
+    """Say how one report's evidence was used: `10 of 10, pooled`."""
+    runs = tally_text(step.evidence.tally)
+    match step.outcome:
+        case "recent" | "before a change":
+            return f"{runs}, pooled"
+        case "disagrees":
+            if step.older is not None and step.older.graded > step.evidence.graded:
+                runs += f" ({tally_text(step.older)} with all older ones)"
+            newer = "the newer ones"
+            if step.p is not None:
+                newer += f" ({_p_value(step.p)})"
+            return f"{runs}, pooled, but unlike {newer}: what is named must show against those, too"
+        case "before a drop":
+            newer = "the whole variant has passed less since"
+            return f"{runs}, pooled, but {newer}: what is named must show against newer ones, too"
+        case "before a fall":
+            return f"{runs}, left out: the whole variant has been worse since"
+        case "an outage":
+            return f"{runs}, left out: likely an outage"
+        case "enough without":
+            return f"{runs}, left out: newer reports have enough runs"
+        case "nothing graded":
+            return "no run was graded"
+
+
+def tally_text(tally: Tally) -> str:
+    """`4 of 10`, or `no runs`."""
+    if not tally.graded:
+        return "no runs"
+    return f"{tally.passed:,} of {tally.graded:,}"
+
+
+def _adjusted_chance(comparison: Comparison, cell: CellComparison) -> str:
+    """`p = 0.0023, adjusted for 40 cases`; of a single case, how often that happens by chance."""
+    assert cell.adjusted_p is not None  # only cells that were tested are named
+    return _chance_among(cell.adjusted_p, comparison.compared, compared_noun(comparison))
+
+
+def compared_noun(comparison: Comparison) -> str:
+    """Return the word for a cell: with one variant, each case has one."""
+    return "cell" if comparison.several_variants else "case"
+
+
+def _adjusted_chance_of_case(comparison: Comparison, case: CaseComparison) -> str:
+    """`p = 0.0023, adjusted for 40 cases`, of a case over its variants."""
+    return _chance_among(case.adjusted_p, comparison.cases_over_variants, "case")
+
+
+def _chance_among(adjusted_p: float, number: int, noun: str) -> str:
+    if number == 1:
+        return _chance(adjusted_p)
+    return f"{_p_value(adjusted_p)}, adjusted for {number_of(number, noun)}"
+
+
+def _chance(p: float) -> str:
+    """`p = 0.0034 (by chance, once in 290)`."""
+    return f"{_p_value(p)} (by chance, {once_in(p)})"
+
+
+def _p_value(p: float) -> str:
+    """`p = 0.0034`, `p < 1e-09`."""
+    if p < RAREST:
+        return f"p {_p_figure(p)}"
+    return f"p = {_p_figure(p)}"
+
+
+def _p_figure(p: float) -> str:
+    """`0.0034`, `< 1e-09`."""
+    if p < RAREST:
+        return f"< {RAREST:g}"
+    return f"{p:.2g}"
+
+
+def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
+    """`pass rate 93 % on main, 85 % here over 40 cases; p = 0.0083 (by chance, once in 120)`.
+
+    The p is that of the two rates. `, with 3 further rounds` tells that of here from the rate of
+    the planned runs.
+    """
+    before = percent(variant.base_rate, variant.head_rate)
+    here = percent(variant.head_rate, variant.base_rate)
+    cases = number_of(variant.cells, "case")
+    name = variant_name(comparison, variant)
+    where = f"on {comparison.baseline.label}{_pool_clause(comparison, variant)}"
+    rates = f"{name}pass rate {before} {where}, {here} here over {cases}"
+    if variant.further_rounds:
+        rates += f", with {FURTHER_ROUNDS} further rounds"
+    if _surely_higher(variant):
+        return f"{rates}; a sure rise"
+    if variant.adjusted_p <= comparison.alpha:
+        return f"{rates}; {_chance(variant.p)}"
+    if variant.p <= comparison.alpha and variant.newest_decides:
+        newest = f"the newest report alone does not show it ({_p_value(variant.newest_p)})"
+        return f"{rates}; {_chance(variant.p)}, but {newest}: probably worse"
+    if variant.p <= comparison.alpha:
+        return f"{rates}: probably worse; {_chance(variant.p)}"
+    if variant.head_rate == variant.base_rate:
+        return f"{rates}: no change"
+    return f"{rates}: can't tell"
+
+
+def _pool_clause(comparison: Comparison, variant: VariantComparison) -> str:
+    """` (its newest 3 reports)`, where older ones are pooled for single cases only."""
+    pooled = [cell.base_reports for cell in comparison.cells if cell.variant == variant.variant]
+    if variant.pooled_reports >= max(pooled, default=0):
+        return ""
+    if variant.pooled_reports == 1:
+        return " (its newest report)"
+    return f" (its newest {variant.pooled_reports} reports)"
+
+
+def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
+    """Return the start of a sentence: the variant, if there are several or it was renamed."""
+    name = name_of(variant.variant)
+    if variant.renamed:
+        return f"{name} (compared with {name_of(variant.base_variant)}): "
+    if comparison.several_variants:
+        return f"{name}: "
+    return ""
+
+
+def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
+    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, can't tell`.
+
+    Where nothing changed in the few cells that were compared, that is all there is to say: `1 of 40
+    compared`.
+    """
+    points = 100 * (variant.head_rate - variant.base_rate)
+    if round(points, 1) == 0:
+        return coverage_clause(comparison, variant) or "no change"
+    text = f"{_signed(points, 1)} points"
+    if points < 0 and variant.adjusted_p <= comparison.alpha:
+        if variant.p < 0.0001:
+            return f"{text}, p < 0.0001"
+        return f"{text}, p = {variant.p:.2g}"
+    change = variant.differences.pass_rate
+    if _surely_higher(variant) and change is not None:
+        assert change.lower is not None
+        assert change.upper is not None
+        return f"{text} ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
+    if points < 0 and variant.p <= comparison.alpha:
+        return f"{text}, probably worse"
+    return f"{text}, can't tell"
+
+
+def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:
+    """`1 of 40 compared`, where figures of so few cases say little; else empty."""
+    names = (variant.variant, variant.base_variant)
+    known = [cell for cell in comparison.cells if cell.kind != "new" and cell.variant in names]
+    if variant.cells >= len(known) * LEAST_COMPARED:
+        return ""
+    return f"{variant.cells:,} of {len(known):,} compared"
+
+
+def ratio_change(ratio: Difference | None) -> str:
+    """`+30 % (+10 to +52 %)`, or `+2 %, can't tell`; empty where a side does not know it."""
+    if ratio is None:
+        return ""
+    if not _is_change(ratio):
+        return "no change"
+    text = _ratio_text(ratio)
+    if ratio.lower is None or ratio.upper is None:
+        return f"{text}, too few cases to tell"
+    if not _is_beyond_noise(ratio):
+        return f"{text}, can't tell"
+    return f"{text} ({_signed(100 * (ratio.lower - 1))} to {_signed(100 * (ratio.upper - 1))} %)"
+
+
+def latency_change(
+    comparison: Comparison, variant: VariantComparison, medians_s: Sequence[float]
+) -> str:
+    """`+30 % (+10 to +52 %); main: 0.8 s to 2.1 s`, or `+30 %` alone.
+
+    The bounds allow for the differences between cases, and not for a slow machine, which moves all
+    of them: so they need the spread of the base's reports for a comparison.
+
+    Args:
+        comparison: the comparison.
+        variant: the variant.
+        medians_s: the median latencies of the base's reports; none where they are too few.
+    """
+    ratio = variant.differences.latency
+    if ratio is None or not _is_change(ratio) or not _is_beyond_noise(ratio):
+        return ratio_change(ratio)
+    if not medians_s:
+        return _ratio_text(ratio)
+    spread = f"{seconds(min(medians_s))} to {seconds(max(medians_s))}"
+    return f"{ratio_change(ratio)}; {comparison.baseline.label}: {spread}"
+
+
+def _is_change(ratio: Difference) -> bool:
+    return round(100 * (ratio.value - 1)) != 0
+
+
+def _is_beyond_noise(ratio: Difference) -> bool:
+    if ratio.lower is None or ratio.upper is None:
+        return False
+    return not ratio.lower <= 1 <= ratio.upper
+
+
+def _ratio_text(ratio: Difference) -> str:
+    """`+30 %`."""
+    return f"{_signed(100 * (ratio.value - 1))} %"
+
+
+def _signed(value: float, places: int = 0) -> str:
+    """`-8.3`, `+2.0`, `+4,186`, `0`."""
+    if round(value, places) == 0:
+        return f"{0:.{places}f}"
+    return f"{value:+,.{places}f}"
+
+
+def _surely_higher(variant: VariantComparison) -> bool:
+    """Return True if even the lower bound of the difference is a rise."""
+    change = variant.differences.pass_rate
+    return change is not None and change.lower is not None and change.lower > 0
+
+
+def outage_sentence(outage: "Outage") -> str:
+    """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
+    failed = outage.planned.graded - outage.planned.passed
+    failures = _part_of(failed, outage.planned.graded, "planned run")
+    repeats = _part_of(outage.repeated.passed, outage.repeated.graded, "repeat")
+    cases = number_of(outage.cells, "case")
+    return f"{failures} of {cases} failed, and {repeats} passed: likely an outage"
+
+
+def failed_round_sentence(found: "FailedRound") -> str:
+    """`all 40 failures were in run 2, and all 80 other runs passed: likely an outage`."""
+    inside = found.inside.graded - found.inside.passed
+    outside = found.others.graded - found.others.passed
+    failures = _part_of(inside, inside + outside, "failure")
+    others = _part_of(found.others.passed, found.others.graded, "other run")
+    return f"{failures} were in run {found.run}, and {others} passed: likely an outage"
+
+
+def failed_confirmation_sentence(planned: Tally, repeated: Tally) -> str:
+    """`2 of 70 repeats passed, and 20 of 30 planned runs of the same cases: likely an outage …`."""
+    repeats = f"{repeated.passed:,} of {number_of(repeated.graded, 'repeat')} passed"
+    runs = f"{planned.passed:,} of {number_of(planned.graded, 'planned run')} of the same cases"
+    return f"{repeats}, and {runs}: likely an outage, so nothing is named"
+
+
+def _part_of(part: int, whole: int, noun: str) -> str:
+    """`all 40 failures`, `38 of 42 failures`."""
+    if part == whole > 1:
+        return f"all {number_of(whole, noun)}"
+    return f"{part:,} of {number_of(whole, noun)}"
