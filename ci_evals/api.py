@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
+from ci_evals.executors import ExecutorOptions, parse_executor
 from ci_evals.files import check_folder
 from ci_evals.library import Report, as_baseline
 from ci_evals.model.plan import plan_runs
@@ -26,7 +27,6 @@ from ci_evals.reports.summary import Summary, summarize
 from ci_evals.session import Invocation, Watcher, execute
 from ci_evals.suite import load
 from ci_evals.suite.checks import describe_size
-from ci_evals.suite.executor import ExecutorOptions, parse_executor
 from ci_evals.suite.load import UNLIMITED
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.types import CheckedSuite, Suite

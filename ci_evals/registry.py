@@ -275,7 +275,7 @@ COMMANDS: Registry[Any] = Registry(
         ),
         "judge": Entry("ci_evals.cli.judges:judge", "Measure how well a model judges.", "Judges"),
         "pairwise": Entry(
-            "ci_evals.cli.judges:pairwise_command",
+            "ci_evals.plugins.pairwise.command:pairwise",
             "Ask which of two variants is preferred, case by case.",
             "Judges",
         ),
@@ -454,10 +454,10 @@ EXECUTORS: Registry[Any] = Registry(
     "ci_evals.executors",
     "executor",
     {
-        "local": Entry("ci_evals.suite.executor:Local", "This process."),
+        "local": Entry("ci_evals.executors:Local", "This process."),
         "ray": Entry("ci_evals.plugins.ray.options:Ray", "A Ray cluster."),
     },
-    "ci_evals.suite.executor:ExecutorOptions",
+    "ci_evals.executors:ExecutorOptions",
 )
 
 FORMATS: Registry[Any] = Registry(

@@ -12,13 +12,13 @@ from ci_evals.cli import options
 from ci_evals.cli.console import environment
 from ci_evals.cli.help import write_sections
 from ci_evals.errors import UsageError
+from ci_evals.executors import ExecutorOptions, parse_executor
 from ci_evals.format import one_line
 from ci_evals.hosts import BaselineChoice, Posting
 from ci_evals.model.plan import Shard
 from ci_evals.registry import find_host
 from ci_evals.reports.report_json import REPORT
 from ci_evals.suite.configs import is_suite_path
-from ci_evals.suite.executor import ExecutorOptions, parse_executor
 from ci_evals.suite.load import UNLIMITED
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import RESULTS

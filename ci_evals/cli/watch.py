@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ci_evals.cli.console import Console, git
+from ci_evals.dependencies import touched_data
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import EXIT_CODES, ConfigError, UsageError
 from ci_evals.format import one_line
-from ci_evals.suite.dependencies import touched_data
 from ci_evals.suite.problems import and_more
 from ci_evals.suite.yaml import parse, read_text
 

@@ -8,12 +8,12 @@ from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.pace import has_no_credit
 from ci_evals.engine.resources import LOCAL
 from ci_evals.errors import ErrorKind, GradingError, ProviderError
+from ci_evals.executors import Executor
 from ci_evals.graders.scoring import grade, grader_name, passes, score_of
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.suite.executor import Executor
 
 if TYPE_CHECKING:
     from ci_evals.engine.judges import Judges

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from ci_evals.engine.judges import ask_each
 from ci_evals.engine.setup import open_suite
 from ci_evals.errors import GradingError, StorageError, UsageError
+from ci_evals.executors import LOCAL
 from ci_evals.graders.judge import LlmJudge
 from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Case
@@ -20,7 +21,6 @@ from ci_evals.model.response import Passage, Response
 from ci_evals.model.result import Judging
 from ci_evals.stats.classification import Confusion, cohen_kappa, confusion
 from ci_evals.stats.rates import Estimate
-from ci_evals.suite.executor import LOCAL
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
 

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from ci_evals.engine.limits import RateLimiter
 from ci_evals.errors import Place
+from ci_evals.executors import Executor, Local
 from ci_evals.graders.scoring import judge
 from ci_evals.javascript import node_processes
 from ci_evals.model.grading import Expectation, Grader
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.python_worker import python_workers
-from ci_evals.suite.executor import Executor, Local
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code.folders import NO_CODE_FOLDERS, CodeFolders, importable
 

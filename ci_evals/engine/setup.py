@@ -17,6 +17,7 @@ from ci_evals.engine.queues import Queue
 from ci_evals.engine.resources import LOCAL, EngineResources, open_executor, open_resources
 from ci_evals.engine.slots import Slots
 from ci_evals.errors import ConfigError, Place, Problem, ProviderError
+from ci_evals.executors import Executor
 from ci_evals.graders.base import Composite
 from ci_evals.graders.scoring import nested
 from ci_evals.model.case import Case
@@ -26,7 +27,6 @@ from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Credentials, Provider, ProviderOptions, Service
 from ci_evals.providers.pricing import Pricer, pricer
-from ci_evals.suite.executor import Executor
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.problems import once_per_cause
 from ci_evals.suite.types import CheckedSuite

@@ -196,38 +196,3 @@ def decode_result(line: bytes) -> Result:
         pydantic.ValidationError: the line is damaged.
     """
     return _result_adapter().validate_json(line)
-
-
-Side = Literal["a", "b", "tie"]
-
-Preferred = Literal["first", "second", "tie"]
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One run of each variant, shown in both orders; None if no preference could be had."""
-
-    case: str
-    run: int
-    a_first: Preferred | None
-    b_first: Preferred | None
-    reason: str = ""
-
-    @property
-    def is_judged(self) -> bool:
-        return self.a_first is not None and self.b_first is not None
-
-    @property
-    def is_flip(self) -> bool:
-        """Return True if the order decided: the first, or the second, was preferred both times."""
-        return self.a_first == self.b_first != "tie" and self.is_judged
-
-    @property
-    def side(self) -> Side:
-        """The side that is preferred in either order; a tie if neither is."""
-        match self.a_first, self.b_first:
-            case "first", "second":
-                return "a"
-            case "second", "first":
-                return "b"
-        return "tie"

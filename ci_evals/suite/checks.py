@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from ci_evals.errors import Place, Problem
+from ci_evals.executors import ExecutorOptions
 from ci_evals.format import closest
 from ci_evals.graders.base import ModelGrader
 from ci_evals.model.case import NO_OVERRIDES, Case, Fixture
@@ -14,7 +15,6 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.parts import message_fields
 from ci_evals.providers.pricing import has_price
 from ci_evals.suite.draft import Draft
-from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.fingerprint import apply_case_overrides
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node
@@ -590,7 +590,7 @@ def check_paths(draft: Draft) -> Iterator[Problem]:
             text = f"{owner} is your own code: name its files in `paths`"
             yield node["skip_unchanged"].problem(f"{text}, or changes to them are skipped")
             return
-    from ci_evals.suite.dependencies import fits_any_file
+    from ci_evals.dependencies import fits_any_file
 
     for index, pattern in enumerate(settings.paths):
         if not fits_any_file(pattern, draft.folder):

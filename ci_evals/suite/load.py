@@ -370,7 +370,7 @@ class _Loader:
             "code_folders": folders,
         }
         if settings.skip_unchanged:
-            from ci_evals.suite.dependencies import find_dependencies
+            from ci_evals.dependencies import find_dependencies
 
             paths = (*draft.cases.files, *settings.paths)
             values["depends_on"] = find_dependencies(

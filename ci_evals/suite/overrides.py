@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ci_evals.errors import UsageError
+from ci_evals.executors import ExecutorOptions
 from ci_evals.format import number_of
 from ci_evals.graders.scoring import nested
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.rules import ConfirmRuns, Gate, read_metric
-from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite, Reuse
 

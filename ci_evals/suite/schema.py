@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from ci_evals.executors import EXECUTORS
 from ci_evals.graders.base import GRADERS
 from ci_evals.model.case import Case
 from ci_evals.model.fields import UNSET
 from ci_evals.providers.base import PROVIDERS
 from ci_evals.registry import FORMATS
-from ci_evals.suite.executor import EXECUTORS
 from ci_evals.suite.expectations import NEGATION
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.types import CaseFiles, CaseFunction, PromptTemplate, Suite, TaskFolders

@@ -12,6 +12,7 @@ from annotated_types import MinLen
 from pydantic import AfterValidator, Field
 
 from ci_evals.errors import Place
+from ci_evals.executors import LOCAL, ExecutorOptions, OrShortExecutor
 from ci_evals.format import closest, number_of
 from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Case, Prompt, Setup, Variant, written_at
@@ -35,7 +36,6 @@ from ci_evals.model.response import Message
 from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.registry import FORMATS
-from ci_evals.suite.executor import LOCAL, ExecutorOptions, OrShortExecutor
 from ci_evals.suite.fingerprint import Fingerprints, identify, setup_identity
 from ci_evals.user_code.folders import NO_CODE_FOLDERS, CodeFolders
 

@@ -134,7 +134,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ci_evals.engine.resources import LocalExecutor
-from ci_evals.suite.executor import ExecutorOptions
+from ci_evals.executors import ExecutorOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from ci_evals.dependencies import touched
 from ci_evals.errors import CiEvalsError, ConfigError, HostError, Problem, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of, without_commands
@@ -37,7 +38,6 @@ from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.reports.markdown import problems_text, suites_text, unchanged_text
 from ci_evals.reports.summary import Summary
 from ci_evals.streams import say
-from ci_evals.suite.dependencies import touched
 from ci_evals.suite.types import CheckedSuite
 
 _DECIDING = ("run", "merge", "grade")

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, TextIO
 
+from ci_evals.dependencies import touched
 from ci_evals.errors import CiEvalsError, ConfigError, HostError, Problem
 from ci_evals.format import number_of
 from ci_evals.gate.bars import VerdictStatus
@@ -33,7 +34,6 @@ from ci_evals.plugins.gitlab.note import post_text
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.reports.markdown import problems_text, unchanged_text
 from ci_evals.streams import say
-from ci_evals.suite.dependencies import touched
 from ci_evals.suite.types import CheckedSuite
 
 _MAX_REPORT_BYTES: Final = 512 * 1024 * 1024

@@ -39,6 +39,7 @@ from ci_evals.errors import (
     StorageError,
     describe_exception,
 )
+from ci_evals.executors import CalledSuite, Portable
 from ci_evals.format import one_line
 from ci_evals.model.grading import Finding, Grader
 from ci_evals.model.request import Answer, Request, sendable_request
@@ -47,7 +48,6 @@ from ci_evals.plugins.ray import worker
 from ci_evals.plugins.ray.options import Ray, check_address, shipped_folder
 from ci_evals.plugins.ray.worker import MAX_BYTES, Outcome, Site
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
-from ci_evals.suite.executor import CalledSuite, Portable
 from ci_evals.user_code.folders import CodeFolders
 from ci_evals.user_code.threads import call_in_thread
 
@@ -208,7 +208,7 @@ def _shipped(folders: Sequence[Path], shipped: Path | None) -> tuple[Path, ...]:
 
 class RayExecutor:
     """Runs what is portable as tasks of the cluster that this process is connected to; see
-    `suite.executor.Executor`.
+    `executors.Executor`.
 
     Args:
         options: the cluster, and what a run takes.

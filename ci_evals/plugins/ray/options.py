@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, Field
 
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.executors import CalledSuite, Executor, ExecutorOptions, Portable
 from ci_evals.model.case import Case
 from ci_evals.model.fields import NonEmpty, NonNegative, Positive
-from ci_evals.suite.executor import CalledSuite, Executor, ExecutorOptions, Portable
 
 _NOT_INSTALLED = (
     "needs Ray, which is not installed: install ci-evals with its extra `ray`, or ray[client] 2.60"

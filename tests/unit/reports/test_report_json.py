@@ -8,13 +8,11 @@ from typing import Any
 import jsonschema
 from factories import report_of
 
-from ci_evals.gate.preference import preference
-from ci_evals.model.result import Pair, encode_result
+from ci_evals.model.result import encode_result
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.read import decode_report
 from ci_evals.reports.report_json import encode, render_brief, stdout_json
 from ci_evals.reports.summary import Summary, summarize
-from ci_evals.reports.tools import PairwiseReport, render_pairwise
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "report.schema.json"
 
@@ -114,8 +112,3 @@ def test_what_is_printed_commands_no_runner_and_says_the_same() -> None:
 
 def test_a_lone_surrogate_becomes_a_question_mark() -> None:
     assert encode({"name": "a \ud800"}).decode() == '{"name":"a ?"}'
-
-
-def test_reasons_of_judges_command_no_runner_either() -> None:
-    pairs = [Pair(EVIL, run, "first", "second", EVIL) for run in (1, 2)]
-    assert "##[" not in render_pairwise(PairwiseReport("a", "b", preference(pairs)), "json")

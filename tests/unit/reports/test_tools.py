@@ -1,14 +1,9 @@
-"""The outputs of `power` and `pairwise`."""
+"""The output of `power`."""
 
 import json
 
-import pytest
-from rich.cells import cell_len
-
 from ci_evals.gate.power import power_of
-from ci_evals.gate.preference import preference
-from ci_evals.model.result import Pair
-from ci_evals.reports.tools import PairwiseReport, render_pairwise, render_power
+from ci_evals.reports.tools import render_power
 
 USUAL = power_of("capitals|*", [40], 3, None)
 
@@ -47,21 +42,3 @@ def test_what_no_size_detects_is_a_dash() -> None:
     assert tiny.now.one_report is None
     assert "too few for this comparison to detect" in render_power(tiny, "text")
     assert "  -  " in render_power(tiny, "text")
-
-
-@pytest.mark.parametrize("name", ["gpt", "\u6771\u4eac", "\u05d0\u05d1"])
-def test_counts_of_preferences_stand_below_each_other_in_every_script(name: str) -> None:
-    found = preference([Pair("refund", 1, "first", "second")])
-    lines = render_pairwise(PairwiseReport(name, "other", found), "table").split("\n")[:3]
-    assert len({cell_len(line[: line.index(" case")]) for line in lines}) == 1
-
-
-def test_a_name_that_is_read_from_right_to_left_reorders_nothing_on_github() -> None:
-    name = "\u05d0\u05d1"
-    kept = f"\u200e{name}\u200e"
-    text = render_pairwise(
-        PairwiseReport("other", name, preference([Pair("refund", 1, "second", "first")] * 2)),
-        "markdown",
-    )
-    assert text.startswith(f"## {kept} is preferred in 100 % ")
-    assert f"| prefer {kept} | 1 case |" in text

@@ -3,9 +3,45 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
-from ci_evals.model.result import Pair, Side
 from ci_evals.stats.rates import Interval, wilson
+
+Side = Literal["a", "b", "tie"]
+
+
+Preferred = Literal["first", "second", "tie"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One run of each variant, shown in both orders; None if no preference could be had."""
+
+    case: str
+    run: int
+    a_first: Preferred | None
+    b_first: Preferred | None
+    reason: str = ""
+
+    @property
+    def is_judged(self) -> bool:
+        return self.a_first is not None and self.b_first is not None
+
+    @property
+    def is_flip(self) -> bool:
+        """Return True if the order decided: the first, or the second, was preferred both times."""
+        return self.a_first == self.b_first != "tie" and self.is_judged
+
+    @property
+    def side(self) -> Side:
+        """The side that is preferred in either order; a tie if neither is."""
+        match self.a_first, self.b_first:
+            case "first", "second":
+                return "a"
+            case "second", "first":
+                return "b"
+        return "tie"
+
 
 MOST_UNJUDGED = 0.05
 """If a larger share of pairs has no judgement, nothing is concluded from the others."""

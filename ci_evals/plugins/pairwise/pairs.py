@@ -17,7 +17,7 @@ from ci_evals.graders.json_text import strip_fence
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Response
-from ci_evals.model.result import Pair, Preferred
+from ci_evals.plugins.pairwise.preference import Pair, Preferred
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code.targets import load_target

@@ -1,7 +1,6 @@
 import pytest
 
-from ci_evals.gate.preference import preference
-from ci_evals.model.result import Pair, Preferred
+from ci_evals.plugins.pairwise.preference import Pair, Preferred, preference
 
 Orders = tuple[Preferred | None, Preferred | None]
 

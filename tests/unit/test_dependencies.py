@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from factories import case_of
 
+from ci_evals.dependencies import find_dependencies, touched
 from ci_evals.model.case import Case, Task
 from ci_evals.model.response import Message, Part
-from ci_evals.suite.dependencies import find_dependencies, touched
 from ci_evals.user_code.folders import CodeFolders
 
 CODE = [

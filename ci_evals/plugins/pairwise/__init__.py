@@ -1,0 +1,1 @@
+"""`ci-evals pairwise`: which of two variants is preferred, case by case."""
