@@ -197,7 +197,9 @@ class CaseReader:
         for text in _texts_in(node["messages"]):
             yield from _check_literal(text, names, "move these messages to `prompts`")
         lines = [node["turns"][index]["user"] for index in range(len(case.turns))]
-        for line in (*lines, node["user"]["persona"], node["user"]["goal"]):
+        if case.user is not None:
+            lines += [node["user"]["persona"], node["user"]["goal"]]
+        for line in lines:
             for text in _texts_in(line):
                 yield from _check_literal(text, names, "write the value here")
 

@@ -118,6 +118,8 @@ def setup_identity(setup: Iterable[Fixture]) -> list[Any]:
 
 def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
     """Return a provider's settings with those that a case overrides, if the provider has them."""
+    if overrides == NO_OVERRIDES:
+        return options
     names = {field.name for field in dataclasses.fields(options)}
     changes: dict[str, Any] = {}
     if overrides.model is not None and "model" in names:
