@@ -1,4 +1,4 @@
-"""One call to a provider: its pace, its retries, and when the provider is given up."""
+"""Calls to a provider: paced, retried, and given up when the provider is down."""
 
 import asyncio
 import math
@@ -31,8 +31,8 @@ class LostError(Exception):
     """A call got no answer.
 
     Args:
-        error: why not.
-        cause: the same, or the error for which the provider was given up.
+        error: the reason.
+        cause: the same error, or the one for which the provider was given up.
         started_at: when the last attempt began, in seconds since 1970.
         latency_s: how long it took.
         attempts: how many there were, at least 1.
@@ -55,7 +55,7 @@ class LostError(Exception):
 
 
 class SimulatedUserError(Exception):
-    """A simulated user could not say anything, which says nothing of the provider."""
+    """A simulated user could not answer; the provider under test is not to blame."""
 
     def __init__(self, cause: ProviderError) -> None:
         super().__init__(cause.message)
@@ -63,7 +63,7 @@ class SimulatedUserError(Exception):
 
 
 class Attempts(NamedTuple):
-    """The attempts of a run, and why the one before the last failed, if there was one."""
+    """The number of attempts of a run, and why the one before the last failed, if any did."""
 
     number: int = 1
     repeated_for: str | None = None
@@ -102,8 +102,8 @@ class Retry:
 class Waiting(NamedTuple):
     """The calls to a provider that wait for another attempt; the next one begins in `next_s`.
 
-    If they are refused until then, the provider is given up in `gives_up_s`; None if too few were
-    refused to tell.
+    The provider is given up in `gives_up_s` if it still refuses calls then; None if it has refused
+    too few to tell.
     """
 
     provider: str
@@ -121,9 +121,8 @@ class Calls:
         limit: how many calls may be under way.
         retries: further attempts of a call. If there are any, refusals don't count while the
             provider is paced.
-        retries_crashes: whether crashes are tried again, too.
-        own_code: whether this is the team's own code under test, so that its errors are what is
-            judged.
+        retries_crashes: whether crashes are retried as well.
+        own_code: whether this is the team's own code under test, whose errors are judged.
         max_tokens: the length of an answer that is asked for.
         clock: seconds from any starting point, never going back.
         draw: returns a uniform number in [0, 1).
@@ -163,8 +162,8 @@ class Calls:
         Args:
             request: what is asked.
             slot: held by the caller.
-            continued: the call goes on with a conversation, of which a stop ends only further
-                attempts.
+            continued: the call continues a conversation, so that a stop ends only its retries: a
+                conversation that is cut off can't be graded and was paid for nothing.
 
         Raises:
             LostError: there is no answer.
@@ -185,7 +184,7 @@ class Calls:
                         response = await self._provider.answer(request)
                         error = None
                     except (StorageError, asyncio.CancelledError):
-                        self._limiter.record_end(permit)
+                        self._limiter.record_end(permit)  # each permit is reported exactly once
                         raise
                     except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is its error
                         error = ProviderError.of(raised)
@@ -202,7 +201,7 @@ class Calls:
                 await self._wait(slot, delay_s)
         except StoppedError:
             cause = self.breaker.cause
-            if cause is None:
+            if cause is None:  # the run was stopped: the call has no result and may be resumed
                 raise
             given_up = ProviderError("given_up", self.breaker.reason, cause=cause.message)
             raise LostError(given_up, cause, time.time(), 0.0, max(1, attempts)) from None
@@ -274,6 +273,8 @@ class Calls:
         if self._is_refusal(error):
             self._limiter.record_refusal(permit)
             self.breaker.record_refusal(error, self._clock())
+            # While the pace is being found, refusals are expected and say nothing about this call.
+            # `retries: 0` still means one attempt.
             return not permit.is_paced or not self._most_retries
         if _got_past_limits(error):
             self._limiter.record_answer(permit)
@@ -287,7 +288,7 @@ class Calls:
     def _is_refusal(self, error: ProviderError) -> bool:
         """Return True if the error looks like a limit or an overload.
 
-        Of the team's own code, only a rate limit counts: the rest is what is judged.
+        For the team's own code, only a rate limit counts; its other errors are judged.
         """
         if error.kind == "rate_limit" or self._own_code:
             return error.kind == "rate_limit"
@@ -304,7 +305,7 @@ class Calls:
     def _record_loss(self, error: ProviderError) -> None:
         """Report a call without an answer to the breaker."""
         if self._own_code and error.kind in ("server", "rejected") and not has_no_credit(error):
-            self.breaker.record_answer()  # the system under test is there: how it fails is judged
+            self.breaker.record_answer()  # the system under test responds: its failure is judged
         else:
             self.breaker.record_loss(error, is_refusal=self._is_refusal(error))
         if self.breaker.cause:
@@ -314,9 +315,9 @@ class Calls:
         """Return the seconds to wait before the next attempt.
 
         Exponential backoff with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS
-        Architecture Blog, 2015). A `Retry-After` is kept, with a little on top so that not
-        everybody returns at the same moment; one that is shorter than any backoff is lengthened by
-        it, as some providers ask for no time at all.
+        Architecture Blog, 2015). A `Retry-After` is honored, with a little jitter on top so that
+        calls don't all return at the same moment. The backoff is added to a very short one, because
+        some providers ask for no wait at all.
         """
         backoff_s = min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** max(0, attempts - 1)) * self._draw()
         if retry_after_s is None:
@@ -329,8 +330,9 @@ class Calls:
 def _got_past_limits(error: ProviderError) -> bool:
     """Return True if a failure shows that the call got past all limits.
 
-    Keys are often checked before limits, a 408 may be a proxy's, a 429 that is rejected is an
-    account without credit, and a 502 or above says that nobody is there.
+    Not so a 408, which may come from a proxy, a rejected 429, which means an account without
+    credit, and a 502 or above, when no server answered. Errors of the key are left out as well:
+    keys are often checked before limits.
     """
     if error.kind in ("server", "rejected"):
         return error.status is not None and error.status not in (408, 429) and error.status < 502
@@ -345,7 +347,7 @@ class Waits:
         self._timeouts: set[asyncio.Timeout] = set()
 
     async def hold(self, wait: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Wait for it; raises `StoppedError` as soon as waits are ended."""
+        """Await `wait(...)`; raise `StoppedError` as soon as waits are ended."""
         if self.ended:
             raise StoppedError
         try:
@@ -359,8 +361,8 @@ class Waits:
             raise StoppedError from None
 
     def end(self) -> None:
-        """End all waits, and those that would begin."""
-        if self.ended:  # a time-out that is expiring can't be told to expire again
+        """End all waits, current and future."""
+        if self.ended:  # a time-out that is expiring can't be rescheduled
             return
         self.ended = True
         now = asyncio.get_running_loop().time()
@@ -368,15 +370,16 @@ class Waits:
             timeout.reschedule(now)
 
 
-# How long an attempt takes, without the time in which it waited for a place to run.
+# The latency of an attempt, excluding time spent waiting for a worker.
 
 
 class Stopwatch:
-    """Measures its `with` block; `discount` leaves seconds out, also of the stopwatches around it.
+    """Measures its `with` block, excluding the seconds given to `discount`; enclosing stopwatches
+    exclude them as well.
 
     Attributes:
         started_at: when the block began, in seconds since 1970.
-        waited_s: what is left out.
+        waited_s: the excluded seconds.
         elapsed_s: how long the rest took, known once the block has ended.
     """
 
@@ -405,7 +408,7 @@ _running: ContextVar[Stopwatch | None] = ContextVar("running", default=None)
 
 
 def discount(waited_s: float) -> None:
-    """Leave some seconds out of what is being measured: it only waited for a place to run."""
+    """Exclude seconds spent waiting for a worker from the running stopwatch."""
     watch = _running.get()
     if watch is not None:
         watch.waited_s += waited_s

@@ -22,26 +22,26 @@ from ci_evals.suite.rendering import Templates, names_without_value, unfilled
 from ci_evals.suite.types import CheckedSuite
 
 MAX_KEPT = 10_000
-"""Cells beyond these are rendered again for each run, so that memory stays bounded."""
+"""Further cells are rendered again for each run, so that memory stays bounded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedCell:
-    """A cell of the plan, with what all its runs share.
+    """A cell of the plan: everything that its runs share.
 
     Args:
         case: its case.
         variant: its provider and prompt.
         input: the rendered prompt, or the input of the case.
         messages: the messages to send.
-        kept_messages: the same for the journal, without the content of files.
+        kept_messages: the messages for the journal, without the content of files.
         question: the fingerprint of the question.
         fingerprint: the fingerprint of the question and of how its answer is judged.
         first_index: the index that run 1 has, or would have, in the plan.
         timeout_s: seconds that a call may take.
         grades_slowly: True if grading may take long.
         setup: the fixtures of its runs, in the order of the suite, the provider and the case.
-        setup_vars: the vars that they gave, in the cell of one run.
+        setup_vars: the vars that the fixtures of one run returned; None for a cell of all runs.
     """
 
     case: Case
@@ -62,12 +62,12 @@ class PreparedCell:
         return index - self.first_index + 1
 
     def request(self, run: int) -> Request:
-        """Return what a provider is sent for a run by its number."""
+        """Return the request to the provider for the run with this number."""
         return Request(self.input, self.messages, self.case, run, self.timeout_s)
 
 
 class Cells:
-    """Prepares cells of a suite and keeps the first ones."""
+    """Prepares the cells of a suite, and keeps up to `MAX_KEPT` of them."""
 
     def __init__(self, suite: CheckedSuite, plan: RunPlan) -> None:
         self._suite = suite
@@ -78,7 +78,7 @@ class Cells:
         self._identities = {
             str(options.name): provider_identity(options) for options in suite.providers
         }
-        if suite.setup:
+        if suite.setup:  # mixed in only here, so that a suite without one keeps its fingerprints
             shared = setup_identity(suite.setup)
             for name, identity in self._identities.items():
                 self._identities[name] = encode([identity, shared])
@@ -96,6 +96,7 @@ class Cells:
         cell = self._kept.get(number)
         if cell is None:
             cell = self._prepare(number)
+            # A cell with a single run is asked for once.
             if self.plan.runs(number) > 1 and len(self._kept) < MAX_KEPT:
                 self._kept[number] = cell
         return cell
@@ -107,6 +108,8 @@ class Cells:
         if variant.prompt:
             prompt = self._prompts[variant.prompt]
         setup = (*self._suite.setup, *self._setups[variant.provider], *case.setup)
+        # Vars of a setup are known only during a run. The fingerprint is of the template then: a
+        # database in another folder does not make another question.
         if setup and prompt is not None and names_without_value(prompt, case):
             rendered = unfilled(prompt, case)
         else:
@@ -130,12 +133,12 @@ class Cells:
     def fill(
         self, cell: PreparedCell, values: Mapping[str, Any], kept: Mapping[str, Any]
     ) -> PreparedCell:
-        """Return the cell of one run, with the vars that its setup gave in prompt and graders.
+        """Return the cell of one run, its prompt and graders filled in with the vars of its setup.
 
         Args:
             cell: the cell.
             values: the vars.
-            kept: those that are kept with the result.
+            kept: the vars that are kept with the result.
 
         Raises:
             Exception: a template does not fit the vars: `ValueError`, or anything that Jinja2
@@ -155,13 +158,13 @@ class Cells:
     def fill_recorded(
         self, cell: PreparedCell, recorded: Result, values: Mapping[str, Any]
     ) -> PreparedCell:
-        """Return the cell of a run that is not made again. Its question is filled in as far as the
-        vars allow; the messages that were sent are kept.
+        """Return the cell of a recorded run. Its question is filled in if the kept vars suffice;
+        the messages that were sent stay.
 
         Args:
             cell: the cell.
             recorded: the result of the run.
-            values: the vars that its setup gave and that were kept.
+            values: the vars of its setup that were kept.
 
         Raises:
             Exception: a grader needs a var that was not kept; see `fill`.
@@ -187,6 +190,7 @@ class Cells:
         filled = replace(case, vars={**case.vars, **values})
         transform = self._suite.transform
         expect = [
-            fill_expectation(each, filled, self._templates, transform) for each in case.expect
+            fill_expectation(expectation, filled, self._templates, transform)
+            for expectation in case.expect
         ]
         return replace(filled, expect=tuple(expect))

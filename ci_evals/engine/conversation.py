@@ -1,4 +1,4 @@
-"""A run that is a conversation: its turns, and the simulated users that other providers play."""
+"""Runs that are conversations: their turns, and simulated users, which other providers play."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,20 +34,20 @@ SENTINEL = "<goal-reached>"
 OPENING = "The conversation begins. Write your first message."
 
 Speak = Callable[[SimulatedUser, Request], Awaitable[tuple[Response, float | None]]]
-"""Has a simulated user say something; returns what that cost, in USD, too."""
+"""Asks a simulated user for its next message; returns it with its cost in USD, None if unknown."""
 
 
 class Conversation:
-    """One run's conversation: what has been said so far.
+    """The conversation of one run.
 
     Args:
-        cell: what is run.
+        cell: its cell.
         run: its run number.
     """
 
     def __init__(self, cell: PreparedCell, run: int) -> None:
         self.turns: list[Turn] = []
-        self.attempts = ONE_ATTEMPT  # and one more for each call that had to be repeated
+        self.attempts = ONE_ATTEMPT  # plus one for each call that had to be repeated
         self._cell = cell
         self._run = run
         self._ended: str | None = None
@@ -57,9 +57,9 @@ class Conversation:
         """Have the conversation, up to its end.
 
         Args:
-            queue: the provider's.
+            queue: the queue of the provider.
             slot: held by the caller.
-            speak: speaks for a simulated user.
+            speak: asks a simulated user.
             files: the results folder, for files in answers; None keeps none.
 
         Raises:
@@ -84,7 +84,7 @@ class Conversation:
                 number = self.attempts.number + made.attempts.number - 1
                 self.attempts = made.attempts._replace(number=number)
             response, cost_usd = made.response, queue.price(made.response)
-            if response.files:
+            if response.files:  # kept at once: a long conversation would hold all of them in memory
                 response = without_data(await asyncio.to_thread(keep_files, response, files))
             self.turns.append(Turn(line, response, round(made.latency_s, 6), cost_usd))
 
@@ -97,7 +97,7 @@ class Conversation:
         return messages
 
     async def _next_line(self, speak: Speak) -> str | None:
-        """Return what the user says next; None when the conversation is over."""
+        """Return the next message of the user; None when the conversation is over."""
         user, said = self._cell.case.user, len(self.turns)
         if user is None:
             lines = self._cell.case.turns
@@ -107,21 +107,27 @@ class Conversation:
         if SENTINEL in response.output:
             self._ended = GOAL_REACHED
             return None
-        if said == user.max_turns:  # it was only asked whether its goal is reached
+        if said == user.max_turns:  # it was asked once more only to say that its goal is reached
             self._ended = "max_turns"
             return None
         return response.output.strip()
 
     def _request_to(self, user: SimulatedUser) -> Request:
-        """Ask the provider that plays the user, who sees the conversation from the other side."""
+        """Return the request to the provider that plays the user.
+
+        It sees the conversation from the other side: its own messages are the assistant's.
+        """
         said = self._messages("assistant", "user")
         start = (Message("system", _instructions(user)), Message("user", OPENING))
         return self._request((*start, *said))
 
     def _request(self, messages: tuple[Message, ...]) -> Request:
-        """Ask messages: a provider that sees no more than the input sees all of them."""
-        asked = message_fields(messages)
-        return Request(asked, messages, self._cell.case, self._run, self._cell.timeout_s)
+        """Return a request of these messages.
+
+        They are the input as well, so that a provider that sees nothing else sees all of them.
+        """
+        fields = message_fields(messages)
+        return Request(fields, messages, self._cell.case, self._run, self._cell.timeout_s)
 
     @property
     def latency_s(self) -> float:
@@ -129,9 +135,7 @@ class Conversation:
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost of all calls, those of the simulated user included; None if one of them is
-        unknown.
-        """
+        """The cost of all calls, including the simulated user's; None if one is unknown."""
         return total_usd((*self._user_costs_usd, *(turn.cost_usd for turn in self.turns)))
 
     @property
@@ -176,10 +180,11 @@ class SimulatedUsers:
         self._providers = providers
 
     async def speak(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
-        """Have a user say something; return what that cost, in USD, too.
+        """Ask a simulated user for its next message; return it with its cost in USD, None if
+        unknown.
 
         Raises:
-            SimulatedUserError: it cannot.
+            SimulatedUserError: there is no message.
         """
         provider = self._providers[user_key(user.provider)]
         try:
@@ -187,11 +192,11 @@ class SimulatedUsers:
         except ProviderError as error:
             raise SimulatedUserError(error) from error
         if not response.output.strip():
-            text = f"the provider that plays {one_line(user.persona, 80)!r} answered with nothing"
+            text = f"the provider that plays {one_line(user.persona, 80)!r} returned an empty text"
             raise SimulatedUserError(ProviderError("bad_answer", text))
         return response, provider.price(response)
 
 
 def user_key(options: ProviderOptions) -> str:
-    """Identify the provider of a simulated user among all that play one."""
+    """Return what tells the providers of simulated users apart: settings and pace."""
     return digest([provider_identity(options), options.limit_group, options.rpm, options.tpm])

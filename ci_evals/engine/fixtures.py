@@ -1,4 +1,4 @@
-"""Fixtures: what the `setup` of a suite, a provider or a case sets up for runs, and tears down."""
+"""Fixtures: the entries of `setup`, which are set up for runs and torn down after them."""
 
 import asyncio
 import inspect
@@ -26,9 +26,9 @@ from ci_evals.user_code.targets import load_target, target_problem
 from ci_evals.user_code.threads import call_in_thread, ends_work, is_async
 
 MAX_KEPT_CHARACTERS: Final = 20_000
-"""Of the JSON of a var, as it is kept with the result of a run."""
+"""The longest JSON of a var that is kept with the result of a run."""
 
-_MOST_OF_A_STACK = 8_000
+_STACK_CHARACTERS = 8_000
 _REASON_CHARACTERS = 300
 _SCOPES: Sequence[Scope] = ("suite", "case", "run")
 """The scopes, in the order in which fixtures are set up."""
@@ -36,7 +36,7 @@ _END: Final = object()
 
 
 class SetupError(Exception):
-    """A fixture could not be set up, so that a run could not be made."""
+    """A fixture could not be set up, so its run could not start."""
 
     def __init__(self, message: str, detail: str | None = None) -> None:
         super().__init__(message)
@@ -45,27 +45,27 @@ class SetupError(Exception):
 
 
 class _Work(Protocol):
-    """How a fixture is set up and torn down."""
+    """The setup and teardown of a fixture."""
 
     async def start(self) -> Any:
-        """Return what the setup gives; whatever it raises is its failure."""
+        """Set up, and return the vars. An exception means that the setup failed."""
         ...
 
     async def end(self) -> None:
-        """Tear down; whatever it raises is its failure."""
+        """Tear down. An exception means that the teardown failed."""
         ...
 
     def abandon(self) -> None:
-        """Do without the rest: it takes too long, or the run is stopped."""
+        """Give up the setup or teardown: it takes too long, or the run is stopped."""
         ...
 
 
 class _FunctionWork:
-    """A function of the team's own, or a generator whose rest is the teardown.
+    """A function of the team's own: a plain one, or a generator that tears down after its `yield`.
 
-    A generator is run by one thread, or by one task if it is async, from its start to its end: what
-    it holds may be of use only there. If it is given up during its setup, the thread still tears
-    down what it has set up by then.
+    One thread runs a generator from start to end, or one task if it is async: database connections
+    and context variables may work only there. If it is given up during its setup, the thread still
+    tears down afterwards.
     """
 
     def __init__(self, function: Callable[..., Any], request: FixtureRequest) -> None:
@@ -73,8 +73,8 @@ class _FunctionWork:
         self._arguments = _arguments_of(function, request)
         self._loop = asyncio.get_running_loop()
         self._yielded: asyncio.Future[Any] = self._loop.create_future()
-        self._may_end = threading.Event()
-        self._may_end_here = asyncio.Event()
+        self._may_end = threading.Event()  # for a generator in a thread
+        self._may_end_here = asyncio.Event()  # for an async one
         self._life: asyncio.Task[BaseException | None] | None = None
 
     async def start(self) -> Any:
@@ -104,7 +104,7 @@ class _FunctionWork:
         self._may_end_here.set()
 
     async def _live(self) -> BaseException | None:
-        """Return what the function raised, at whatever point; None if all went well."""
+        """Run the function up to the end of its teardown; return what it raised, or None."""
         try:
             if inspect.isasyncgenfunction(self._function):
                 await self._run_async_generator()
@@ -160,7 +160,9 @@ def _arguments_of(function: Callable[..., Any], request: FixtureRequest) -> tupl
 
 
 class _CommandWork:
-    """A program that sets up, and one that tears down. Daemons that they start live until then."""
+    """A program that sets up, and one that tears down. Daemons that they start are ended after the
+    teardown.
+    """
 
     def __init__(self, fixture: Fixture, request: FixtureRequest, suite: CheckedSuite) -> None:
         self._fixture = fixture
@@ -230,8 +232,8 @@ def _describe_end(ended: ProgramEnd) -> str:
     return text
 
 
-class _Life:
-    """A fixture from its setup to its teardown, which may be shared by several runs."""
+class _OpenFixture:
+    """A fixture from its setup to its teardown, for one run or shared by several."""
 
     def __init__(self, fixture: Fixture, work: _Work) -> None:
         self._name = fixture_name(fixture)
@@ -241,13 +243,14 @@ class _Life:
         self._is_up = False
 
     async def set_up(self) -> Mapping[str, Any]:
-        """Set it up if that was not begun before; return its vars.
+        """Set it up, once for all that share it; return its vars.
 
         Raises:
             SetupError: it could not be set up, now or before.
         """
         if self._setting_up is None:
             self._setting_up = asyncio.create_task(self._set_up())
+        # A run that is cancelled must not cancel a setup that other runs wait for.
         return await asyncio.shield(self._setting_up)
 
     async def _set_up(self) -> Mapping[str, Any]:
@@ -258,15 +261,15 @@ class _Life:
             return {}
         if not isinstance(values, Mapping):
             kind = type(values).__name__
-            raise SetupError(f"{what} gave a {kind}: expected a mapping of vars by name")
+            raise SetupError(f"{what} returned a {kind}: expected a mapping of names to values")
         for name in values:
             if not isinstance(name, str):
-                text = f"gave a var called {quote(name)}: expected a name that is text"
+                text = f"returned a var named {quote(name)}: expected a text as its name"
                 raise SetupError(f"{what} {text}")
         return dict(values)
 
     async def tear_down(self) -> str | None:
-        """Tear it down, if it was set up; return why that failed, if it did."""
+        """Tear it down if it was set up; return why that failed, or None."""
         setting_up, self._setting_up = self._setting_up, None
         if setting_up is None:
             return None
@@ -274,7 +277,7 @@ class _Life:
             setting_up.cancel()
         await asyncio.wait([setting_up])
         if not setting_up.cancelled():
-            setting_up.exception()  # which every run that needs it has reported
+            setting_up.exception()  # retrieved, or asyncio logs it; every run has reported it
         if not self._is_up:
             return None
         self._is_up = False
@@ -285,7 +288,7 @@ class _Life:
         return None
 
     async def _bounded(self, step: Callable[[], Any], what: str) -> Any:
-        """Return the result of a step that may take `timeout_s`.
+        """Return the result of `step`, which may take `timeout_s`.
 
         Raises:
             SetupError: it raised, or took longer.
@@ -304,43 +307,46 @@ class _Life:
             if isinstance(raised, SetupError):
                 raise SetupError(f"{what}: {raised.message}", raised.detail) from None
             text = one_line(describe_crash(raised), _REASON_CHARACTERS)
-            detail = abridge(describe_stack(raised), _MOST_OF_A_STACK)
+            detail = abridge(describe_stack(raised), _STACK_CHARACTERS)
             raise SetupError(f"{what} raised {text}", detail) from raised
 
 
-class Stay:
-    """The fixtures of one run: its own, and those that it shares with others."""
+class RunFixtures:
+    """The fixtures of one run: its own, and the ones that it shares with other runs."""
 
     def __init__(self, fixtures: "Fixtures", cell: PreparedCell, run: int) -> None:
         self._fixtures = fixtures
         self._cell = cell
         self._run = run
-        self._own: list[_Life] = []
+        self._own: list[_OpenFixture] = []
 
     async def set_up(self) -> Mapping[str, Any]:
-        """Return the vars that all fixtures give together; of the same name, the last one counts.
+        """Set up all fixtures; return their vars. If two have the same name, the later one wins.
 
         Raises:
-            SetupError: one of them could not be set up, or gave a var that the case has, too.
+            SetupError: a fixture could not be set up, or returned a var that the case also has.
         """
         given: dict[str, Any] = {}
         chain: list[Fixture] = []
         case = self._cell.case
-        for fixture in sorted(self._cell.setup, key=lambda each: _SCOPES.index(each.scope)):
+        # The sort is stable: within a scope, the suite's come first, then the provider's, then the
+        # case's.
+        for fixture in sorted(self._cell.setup, key=lambda fixture: _SCOPES.index(fixture.scope)):
             chain.append(fixture)
-            life = self._fixtures.find(tuple(chain), self._cell, self._run, given)
+            opened = self._fixtures.find(tuple(chain), self._cell, self._run, given)
             if fixture.scope == "run":
-                self._own.append(life)
-            values = await life.set_up()
+                self._own.append(opened)
+            values = await opened.set_up()
             for name in values:
+                # Templates of the case were filled in with its own value as the suite was read.
                 if name in case.vars:
-                    text = f"gave {name!r}, which is a var of the case, too: rename one of them"
+                    text = f"returned {name!r}, which is also a var of the case: rename one of them"
                     raise SetupError(f"setup {fixture_name(fixture)} {text}")
             given |= values
         return given
 
     async def tear_down(self) -> Sequence[str]:
-        """Tear down what no other run has, the last one first; return why teardowns failed."""
+        """Tear down the run's own fixtures, the last one first; return why teardowns failed."""
         try:
             return await _tear_down_all(self._own)
         finally:
@@ -357,8 +363,8 @@ class Fixtures:
     def __init__(self, suite: CheckedSuite) -> None:
         self._suite = suite
         self._functions: dict[Fixture, Callable[..., Any]] = {}
-        self._shared: dict[tuple[Any, ...], _Life] = {}
-        self._staying: Counter[tuple[str, Variant]] = Counter()
+        self._shared: dict[tuple[Any, ...], _OpenFixture] = {}  # in the order of their setup
+        self._active_runs: Counter[tuple[str, Variant]] = Counter()
         problems: dict[Problem, None] = {}
         setups = [suite.setup]
         setups += [options.setup for options in suite.providers]
@@ -373,14 +379,14 @@ class Fixtures:
         if problems:
             raise ConfigError(problems)
 
-    def stay(self, cell: PreparedCell, run: int) -> Stay:
-        """Return the fixtures of one run, of which nothing is set up yet."""
-        self._staying[cell.case.id, cell.variant] += 1
-        return Stay(self, cell, run)
+    def enter(self, cell: PreparedCell, run: int) -> RunFixtures:
+        """Return the fixtures of one run, not set up yet."""
+        self._active_runs[cell.case.id, cell.variant] += 1
+        return RunFixtures(self, cell, run)
 
     def leave(self, cell: PreparedCell) -> None:
-        """Record that a run of a cell has torn down its own."""
-        self._staying[cell.case.id, cell.variant] -= 1
+        """Record that a run of a cell has torn down its own fixtures."""
+        self._active_runs[cell.case.id, cell.variant] -= 1
 
     def find(
         self,
@@ -388,14 +394,15 @@ class Fixtures:
         cell: PreparedCell,
         run: int,
         given: Mapping[str, Any],
-    ) -> _Life:
-        """Return the life of the last fixture of a chain: a new one, or one that runs share.
+    ) -> _OpenFixture:
+        """Return the last fixture of a chain: opened for this run, or shared with other runs.
 
         Args:
-            chain: the fixture, after those before it, whose vars it sees.
+            chain: the fixtures up to it. It sees the vars of the earlier ones, so runs share it
+                only if they also share these.
             cell: the cell of the run that needs it.
             run: the run number.
-            given: the vars of those before it.
+            given: the vars of the earlier ones.
         """
         fixture = chain[-1]
         case, variant = cell.case, cell.variant
@@ -417,31 +424,31 @@ class Fixtures:
             self._shared[key] = self._make(fixture, request)
         return self._shared[key]
 
-    def _make(self, fixture: Fixture, request: FixtureRequest) -> _Life:
+    def _make(self, fixture: Fixture, request: FixtureRequest) -> _OpenFixture:
         function = self._functions.get(fixture)
         if function is not None:
-            return _Life(fixture, _FunctionWork(function, request))
-        return _Life(fixture, _CommandWork(fixture, request, self._suite))
+            return _OpenFixture(fixture, _FunctionWork(function, request))
+        return _OpenFixture(fixture, _CommandWork(fixture, request, self._suite))
 
     async def end_case(self, cell: PreparedCell) -> Sequence[str]:
-        """Tear down what the runs of a cell share, unless one of them is still there; return why
-        teardowns failed.
+        """Tear down the fixtures that the runs of a cell share, unless one of the runs is still
+        active; return why teardowns failed.
         """
         ending = (cell.case.id, cell.variant)
-        if self._staying[ending]:
+        if self._active_runs[ending]:
             return ()
         keys = [key for key in self._shared if key[1:] == ending]
         return await _tear_down_all([self._shared.pop(key) for key in keys])
 
     async def close(self) -> Sequence[str]:
-        """Tear down all that is left, the last one first; return why teardowns failed.
+        """Tear down the remaining fixtures, the last one first; return why teardowns failed.
 
         If it is cancelled, a further call tears down the rest.
         """
         failures: list[str] = []
         while self._shared:
-            _, life = self._shared.popitem()
-            failures += await _tear_down_all([life])
+            _, opened = self._shared.popitem()
+            failures += await _tear_down_all([opened])
         return failures
 
 
@@ -466,10 +473,10 @@ def _load_function(fixture: Fixture) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]  # it was checked to be callable
 
 
-async def _tear_down_all(lives: Sequence[_Life]) -> Sequence[str]:
+async def _tear_down_all(fixtures: Sequence[_OpenFixture]) -> Sequence[str]:
     failures = []
-    for life in reversed(lives):
-        failure = await life.tear_down()
+    for fixture in reversed(fixtures):
+        failure = await fixture.tear_down()
         if failure is not None:
             failures.append(failure)
     return failures
@@ -479,40 +486,41 @@ async def _tear_down_all(lives: Sequence[_Life]) -> Sequence[str]:
 
 
 def fill(cells: Cells, cell: PreparedCell, values: Mapping[str, Any]) -> PreparedCell:
-    """Return the cell of one run, with the vars that its setup gave in prompt and graders.
+    """Return the cell of one run, its prompt and graders filled in with the vars of its setup.
 
     Raises:
-        SetupError: they do not fit.
+        SetupError: the vars do not fit.
     """
     for name, value in values.items():
+        # Learnt before the first call, so that an answer that repeats it is redacted.
         if sounds_secret(name) and isinstance(value, str):
             learn(value)
     try:
         return cells.fill(cell, values, _vars_to_keep(values))
     except Exception as error:  # a user's template can raise anything
-        lack = describe_error(error, [*cell.case.vars, *values])
-        raise SetupError(f"the vars of its setup do not fit: {lack}") from error
+        text = describe_error(error, [*cell.case.vars, *values])
+        raise SetupError(f"the vars of its setup do not fit: {text}") from error
 
 
 def fill_recorded(cells: Cells, cell: PreparedCell, recorded: Result) -> PreparedCell:
-    """Return the cell of a run that is not made again, with the vars that were kept of it.
+    """Return the cell of a recorded run, filled in with the vars that were kept.
 
     Raises:
-        SetupError: a grader needs one that was not kept.
+        SetupError: a grader needs a var that was not kept.
     """
     kept = recorded.setup_vars or {}
     values = {name: value for name, value in kept.items() if MASK not in json_text(value)}
     try:
         return cells.fill_recorded(cell, recorded, values)
     except Exception as error:  # a user's template can raise anything
-        lack = describe_error(error, [*cell.case.vars, *values])
-        text = f"the recording has no setup, and not all vars that it gave: {lack}"
+        problem = describe_error(error, [*cell.case.vars, *values])
+        text = f"a recorded run has no setup, and not all of its vars were kept: {problem}"
         raise SetupError(text) from error
 
 
 def _vars_to_keep(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the vars that are kept with a result: those that JSON can say, that are not too long,
-    and whose names do not say that they are secret.
+    """Return the vars to keep with a result: no secrets by their name, nothing that JSON cannot
+    express, and nothing too long.
     """
     kept = {}
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""Decides the outcome of a run by its answer or error: passed, failed or errored."""
+"""Decides the outcome of a run from its answer or error: passed, failed or errored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,8 +49,8 @@ async def grade_answer(
     Args:
         answer: the answer to judge.
         judges: the models that graders may ask.
-        known: earlier grades of the same answer by the same expectations: those of models are taken
-            over.
+        known: earlier grades of the same answer by the same expectations; the grades of models are
+            taken over.
         executor: where graders of the team's own run.
     """
     case = answer.request.case
@@ -71,7 +71,7 @@ async def grade_answer(
     outcome = RunOutcome(
         "errored", cost_usd=answer.cost_usd, response=answer.response, error=error, judging=judging
     )
-    if error is None:
+    if error is None:  # a part of the grades decides nothing: the missing one may have failed
         outcome.status = "passed" if passes(grades, case.threshold) else "failed"
         outcome.score = score_of(grades)
         outcome.grades = tuple(grades)
@@ -81,7 +81,7 @@ async def grade_answer(
 async def grade_again(
     recorded: Result, cell: PreparedCell, judges: "Judges | None", executor: Executor
 ) -> RunOutcome:
-    """Grade a recorded answer by the suite's graders. A recorded failure stays a failure.
+    """Grade a recorded answer with the suite's graders. A recorded failure stays a failure.
 
     Grades of a model are kept if both the answer and the grader are the same.
     """
@@ -110,11 +110,12 @@ def fail_or_exclude(
     Args:
         error: the error to report.
         cause: the error that decides: the same one, or the one for which the provider was given up.
-        options: the provider's settings, whose `on_error` has the last word.
+        options: the provider's settings; `on_error` overrides the decision.
     """
     reason = RunError(error.kind, error.message, error.status, error.detail, error.cause)
     if options.on_error is None:
         is_own_fault = cause.kind in _OWN_FAULTS and not has_no_credit(cause)
+        # A model that goes on calling tools has answered wrongly: no outage is to blame.
         fails = cause.kind == "max_steps" or (options.own_code and is_own_fault)
     else:
         fails = options.on_error == "fail"

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Stop:
-    """Tells a run why it is to end. Its task is cancelled after that."""
+    """A request to end a run, with its reason. The run's task is cancelled after it."""
 
     reason: str | None = None
     run: Run | None = None
@@ -38,8 +38,8 @@ class StoppableRun:
     """Runs work on an event loop of its own until it ends or the first SIGINT, SIGTERM or SIGHUP
     stops it.
 
-    The handlers stay until the context ends, so that a second signal ends the process while reports
-    are written, too. The journal is whole at any moment.
+    The handlers stay until the context ends, so that a second signal can end the process while
+    reports are written. The journal is intact at any moment.
 
     Args:
         around: makes the context in which code under test runs.
@@ -64,7 +64,8 @@ class StoppableRun:
     def __exit__(self, *_: object) -> None:
         self._handled.close()
         if self._signals.received is None:
-            # Else nobody waits for threads and tasks that code under test left behind.
+            # Closing waits for threads and tasks that code under test left behind. After a signal,
+            # they must not keep the process from ending.
             with self._around():
                 self._runner.close()
 
@@ -80,7 +81,7 @@ class StoppableRun:
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
-    """Run work that leaves no report. A signal ends the process, and all that it started."""
+    """Run work that leaves no report. A signal ends the process and everything that it started."""
     signals = _Signals(lambda _: None)
     with asyncio.Runner() as runner, signals.handle(runner.get_loop()):
         try:
@@ -91,11 +92,11 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Signals:
-    """Lets the first signal cancel a task, and the second end the process; ignored ones (`nohup`)
-    stay ignored.
+    """Handles signals: the first one cancels a task, the second ends the process. Ignored signals
+    (`nohup`) stay ignored.
 
     Args:
-        on_first: called with the name of the first one, before the task is cancelled.
+        on_first: called with the name of the first signal, before the task is cancelled.
     """
 
     def __init__(self, on_first: Callable[[str], None]) -> None:
@@ -119,9 +120,11 @@ class _Signals:
             self.received = which
             self._on_first(which.name)
             if self._task is not None and is_importing():
-                # The event loop, which would cancel it, waits for the import.
+                # An import of the team's code blocks the event loop, which would otherwise cancel
+                # the task. Raising here ends the import.
                 self._task.cancel()
                 raise asyncio.CancelledError
+            # A handler may run in the middle of any code of the loop, and must wake it up.
             if self._task is not None:
                 loop.call_soon_threadsafe(self._task.cancel)
 
@@ -135,5 +138,6 @@ class _Signals:
 
 
 def _exit_at_once(which: signal.Signals) -> NoReturn:
+    """End the process without waiting for its threads, which a plain exit would do."""
     kill_all()
     os._exit(EXIT_CODES[which])

@@ -2,8 +2,8 @@
 
 Each invocation writes a header line, then a line for each finished run. A line is handed to the
 operating system before its run counts as finished, so that even SIGKILL loses no finished run; the
-disk is synced about once a second. Where grading may take long, an answer has a line of its own
-before it is graded, so that nothing that ends the grading makes it be paid twice.
+disk is synced about once a second. If grading may take long, the answer gets a line of its own
+before it is graded, so that it isn't paid twice if something ends the grading.
 """
 
 import hashlib
@@ -33,11 +33,9 @@ JOURNAL = "results.jsonl"
 SCHEMA_VERSION = 1
 SYNC_INTERVAL_S = 1.0
 MAX_ASKED_CHARACTERS = 20_000
-"""Of each message that was sent, as it is kept with every run."""
+"""The longest message that is kept as it was sent; the middle of a longer one is left out."""
 FILES = "files"
-"""The folder beside the journal for files that answers come with, and for answers that are too
-long.
-"""
+"""The folder next to the journal for files of answers, and for long answers."""
 
 _OPENING = b'{"journal":'
 _ANSWER = b'{"answered":'
@@ -47,8 +45,8 @@ _DEEPEST = 100  # levels of nesting; JSON readers refuse much more
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The first line of an invocation, which names its suite; `planned` are the runs that it has at
-    first.
+    """The first line of an invocation, which names its suite; `planned` is the number of runs at
+    its start.
     """
 
     journal: Literal["ci-evals"] = "ci-evals"
@@ -67,9 +65,9 @@ def _header_adapter() -> TypeAdapter[Header]:
 
 
 class JournalEntry(NamedTuple):
-    """A line of a journal: the result of a run, or its answer, `is_graded` being false then.
+    """A line of a journal: the result of a run, or its answer if `is_graded` is False.
 
-    `offset` is that of the line in bytes.
+    `offset` is the position of the line in bytes.
     """
 
     offset: int
@@ -78,7 +76,7 @@ class JournalEntry(NamedTuple):
 
 
 def read_entries(path: Path, start: int = 0) -> Iterator[JournalEntry]:
-    """Yield the results and the ungraded answers of a journal. A torn last line is left out.
+    """Yield the results and the ungraded answers of a journal, without a torn last line.
 
     An empty file is a journal whose first line was never written. `start` is the offset of the
     first line to read.
@@ -144,8 +142,8 @@ def first_header(path: Path) -> Header | None:
 
 
 def journals_of(paths: Sequence[Path], suite: str) -> tuple[Path, ...]:
-    """Return the journals of a suite, by its name; one that is alone is taken whatever the suite
-    was called.
+    """Return the journals of the suite with this name. A single journal is returned under any name:
+    the suite may have been renamed.
 
     Raises:
         StorageError: a file is missing or is not a journal.
@@ -161,16 +159,14 @@ def journals_of(paths: Sequence[Path], suite: str) -> tuple[Path, ...]:
 
 
 def journals_at(path: Path) -> tuple[Path, ...]:
-    """Return a journal that is named itself, by its folder, or with others by a folder of such
-    folders.
-    """
+    """Return the journals at a path: a journal, its folder, or a folder of such folders."""
     if not path.is_dir():
         return (path,)
     journal = path / JOURNAL
     if journal.is_file():
         return (journal,)
     below = sorted(path.glob(f"*/{JOURNAL}"))
-    return tuple(below) or (journal,)  # which the error will name
+    return tuple(below) or (journal,)  # does not exist: the error names it
 
 
 def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
@@ -182,10 +178,10 @@ def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
 
 
 def restore_output(response: Response, folder: Path) -> Response:
-    """Return a response with its whole output again; `folder` has the journal.
+    """Return a response with its full output restored; `folder` is the journal's.
 
     Raises:
-        StorageError: the file is not there.
+        StorageError: the file with the output cannot be read.
     """
     if response.whole is None and not response.turns:
         return response
@@ -227,9 +223,10 @@ def _whole_lines(path: Path, start: int = 0) -> Iterator[tuple[int, int, bytes]]
         with path.open("rb") as file:
             file.seek(start)
             for number, line in enumerate(file, 1):
+                # A crash may have torn the first line: its beginning is enough.
                 if offset == 0 and not line.startswith(_OPENING[: len(line)]):
                     raise StorageError(
-                        f"{path}: is not a journal of ci-evals: name another file, or move it away"
+                        f"{path}: is not a ci-evals journal: name another file, or move it away"
                     )
                 if line.endswith(b"\n"):
                     yield number, offset, line[:-1]
@@ -250,7 +247,9 @@ def refuse_pipe(path: Path) -> None:
         StorageError: this is one.
     """
     if path.is_fifo():
-        raise StorageError(f"{path}: is a named pipe, and a journal is a file: choose another path")
+        raise StorageError(
+            f"{path}: is a named pipe, but a journal must be a regular file: choose another path"
+        )
 
 
 def _whole_bytes(path: Path) -> int:
@@ -263,24 +262,24 @@ def _decode_header(line: bytes, path: Path, number: int) -> Header:
         header = _header_adapter().validate_json(line)
     except ValidationError as error:
         raise StorageError(
-            f"{path}:{number}: not a header of ci-evals: {first_problem(error)}"
+            f"{path}:{number}: is not a ci-evals header: {first_problem(error)}"
         ) from error
     version = header.schema_version
     if version != SCHEMA_VERSION:
         ours = f"this ci-evals reads version {SCHEMA_VERSION}"
-        problem = f"the journal is of version {version}, and {ours}"
+        problem = f"the journal has version {version}, but {ours}"
         raise StorageError(f"{path}:{number}: {problem}: start without it")
     return header
 
 
-# Files beside it.
+# Files next to the journal.
 
 
 def keep_files(response: Response, folder: Path | None) -> Response:
     """Keep the files of a response in the results folder; see `keep_file`."""
     kept = []
     for content in response.files:
-        if content.sha256:  # a stage has kept it
+        if content.sha256:  # a stage has kept it already
             kept.append(content)
         else:
             kept.append(keep_file(content, folder))
@@ -290,6 +289,8 @@ def keep_files(response: Response, folder: Path | None) -> Response:
 def keep_file(content: Content, folder: Path | None) -> Content:
     """Write a file into `files` in the results folder, if there is one; return it with its digest
     and path.
+
+    Its name is its digest, so that answers that repeat a file share one copy.
 
     Raises:
         StorageError: it cannot be written.
@@ -320,8 +321,8 @@ def _suffix_of(media_type: str) -> str:
 
 
 def without_data(response: Response) -> Response:
-    """Return a response as a journal may have it: with what its files are and where, but not what
-    is in them.
+    """Return a response as a journal may keep it: its files with type and path, without their
+    bytes.
     """
     return replace(response, files=tuple(replace(content, data=b"") for content in response.files))
 
@@ -335,8 +336,8 @@ class Journal:
     Args:
         path: the file.
         redactor: takes secrets out of every line.
-        max_answer_bytes: of an output; see `shorten`.
-        resume: append to the journal that is there. Otherwise, it is renamed to `….previous.jsonl`.
+        max_answer_bytes: the longest output that is kept in the journal; see `shorten`.
+        resume: append to the existing journal. Otherwise, it is renamed to `….previous.jsonl`.
             Either way, values that have become secret since it was written are taken out of it.
 
     Raises:
@@ -354,7 +355,7 @@ class Journal:
     ) -> None:
         self.path = path
         self.torn = False
-        """True if a crash had torn the last line, which was cut off."""
+        """True if a crash had torn the last line, which was removed."""
         self._redactor = redactor
         self._max_answer_bytes = max_answer_bytes
         self._unsynced = False
@@ -363,7 +364,7 @@ class Journal:
         self._lock = filelock.FileLock(_lock_file(path), blocking=False, thread_local=False)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Says why a file cannot be written; the lock says only that it is taken.
+            # Opening the file tells why it cannot be written; the lock tells only that it is taken.
             path.open("ab").close()
             self._lock.acquire()
         except filelock.Timeout:
@@ -386,6 +387,7 @@ class Journal:
             if resume and is_torn(path):
                 os.truncate(path, _whole_bytes(path))
                 self.torn = True
+            # Before the rename: the previous journal must not keep a secret either.
             with path.open("rb") as file:
                 if any(map(self._redactor.finds, file)):
                     file.seek(0)
@@ -393,7 +395,8 @@ class Journal:
             if not resume and path.stat().st_size:
                 path.replace(path.with_suffix(f".previous{path.suffix}"))
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            flags |= getattr(os, "O_BINARY", 0)  # which Windows has alone
+            # Text mode on Windows would write \r\n, and offsets would be wrong.
+            flags |= getattr(os, "O_BINARY", 0)
             self._fd = os.open(path, flags, 0o644)
             self._end = os.fstat(self._fd).st_size
         except OSError as error:
@@ -421,8 +424,8 @@ class Journal:
         self._append(_encode_header(self._redactor.clean(header)))
 
     def append(self, result: Result) -> tuple[Result, int]:
-        """Write a result. Return it as written, without secrets, and the offset of its line in
-        bytes.
+        """Write a result. Return it without secrets, as it was written, and the byte offset of its
+        line.
 
         Raises:
             StorageError: the disk is full or gone.
@@ -440,7 +443,10 @@ class Journal:
         self._append(_ANSWER + line + b"}")
 
     def _encode(self, result: Result) -> tuple[Result, bytes]:
-        """Return a result without secrets, and its line."""
+        """Return a result without secrets, and its line.
+
+        Almost every result is encoded once: the line tells quickly whether more is needed.
+        """
         try:
             line = encode_result(result)
         except PydanticSerializationError:
@@ -482,13 +488,13 @@ class Journal:
 
     def _exceeds(self, output: str) -> bool:
         if len(output) <= self._max_answer_bytes // 4:
-            return False  # whatever the characters are
+            return False  # UTF-8 takes at most 4 bytes a character
         if len(output) > self._max_answer_bytes:
             return True
         return len(output.encode(errors="replace")) > self._max_answer_bytes
 
     def shorten(self, response: Response) -> Response:
-        """Keep outputs that are too long in files beside the journal, and return the response with
+        """Write outputs that are too long to files next to the journal; return the response with
         their beginnings.
 
         May be called from another thread.
@@ -521,7 +527,7 @@ class Journal:
             while written < len(data):  # a disk that is nearly full may take only a part
                 written += os.write(self._fd, data[written:])
         except OSError as error:
-            with suppress(OSError):
+            with suppress(OSError):  # half a line would make the next one unreadable
                 os.ftruncate(self._fd, offset)
             raise self._unwritable(error) from error
         self._end += written
@@ -535,7 +541,7 @@ class Journal:
             StorageError: the disk is full or gone.
         """
         if self._unsynced:
-            self._unsynced = False
+            self._unsynced = False  # first: the main thread may write while this one syncs
             try:
                 os.fsync(self._fd)
             except OSError as error:
@@ -551,13 +557,15 @@ class Journal:
                 os.close(self._fd)
                 self._fd = -1
             if self._lock.is_locked:
-                with suppress(OSError):  # safe: whoever waits for the lock makes a new file
+                # Deleted while it is locked: nobody else can hold this file, and the next one to
+                # lock creates its own.
+                with suppress(OSError):
                     Path(self._lock.lock_file).unlink()
                 self._lock.release()
 
     def _unwritable(self, error: OSError) -> StorageError:
         problem = f"{self.path}: cannot be written: {error.strerror}"
-        advice = "What was written before is whole: make room and go on with --resume"
+        advice = "Earlier results are intact: free some space and continue with --resume"
         return StorageError(f"{problem}. {advice}")
 
 
@@ -566,8 +574,8 @@ def _encode_header(header: Header) -> bytes:
 
 
 def _encodable(value: Any, depth: int = 0) -> Any:
-    """Return a value with everything replaced that JSON cannot say: lone surrogates, bytes, very
-    deep nesting.
+    """Return a value without anything that JSON cannot express: lone surrogates, bytes, very deep
+    nesting.
     """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()

@@ -26,7 +26,7 @@ from ci_evals.suite.types import CheckedSuite
 
 FEWEST_LABELS = 30
 BAR = 0.6
-"""Kappa from which on agreement is called substantial: J. R. Landis, G. G. Koch, Biometrics 33
+"""The kappa from which agreement is called substantial: J. R. Landis, G. G. Koch, Biometrics 33
 (1977) 159-174.
 """
 
@@ -41,8 +41,8 @@ _VERDICTS: Mapping[str, str] = {
 class LabelledAnswer:
     """An answer with a person's verdict: `label` is `pass` or `fail`, or true or false.
 
-    `reference` and `context` replace those of the judge, and `retrieved` are the texts that were
-    retrieved for the answer.
+    `reference` and `context` replace the judge's own; `retrieved` has the texts that were retrieved
+    for the answer.
     """
 
     output: str
@@ -60,7 +60,7 @@ class LabelledAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """An answer that people and the judge call `pass` or `fail`, with the judge's reason."""
+    """An answer on which people and the judge disagree: both verdicts, and the judge's reason."""
 
     case: str
     label: str
@@ -70,8 +70,8 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class JudgeCheck:
-    """The agreement of a judge with people. Rows of the table are people's verdicts, columns the
-    judge's. `left_out` counts the answers to cases of the suite that the judge does not grade.
+    """The agreement of a judge with people. The table has people's verdicts in rows and the judge's
+    in columns. `left_out` counts answers to cases that the judge does not grade.
     """
 
     table: Confusion
@@ -86,13 +86,15 @@ class JudgeCheck:
         """True if the judge is fit to gate, False if it is not, None if there is too little
         evidence.
 
-        Anything needs at least `FEWEST_LABELS` labels. The judge is fit if kappa's whole interval
-        is at least `BAR`, and unfit if all of it is below `BAR`, or if the judge gave the same
-        verdict to everything.
+        A decision takes at least `FEWEST_LABELS` labels. The judge is fit if the interval of kappa
+        is at or above `BAR`, and unfit if all of it is below, or if the judge gave the same verdict
+        to everything.
         """
         if self.table.size < FEWEST_LABELS:
             return None
         if self.kappa is None or self.kappa.interval is None:
+            # People or the judge gave the same label to everything, so that kappa is undefined. If
+            # only people did, it says nothing about the judge.
             return False if self.table.is_one_sided else None
         interval = self.kappa.interval
         if interval.lower >= BAR:
@@ -128,31 +130,31 @@ def read_labelled_answers(path: Path) -> list[LabelledAnswer]:
             )
         answers.append(answer)
     if not answers:
-        raise UsageError(f"{path}: there are no labelled answers in it: {_SHAPE}, one per line")
+        raise UsageError(f"{path}: has no labelled answers: {_SHAPE}, one per line")
     return answers
 
 
 def find_judge(suite: CheckedSuite, rubric: str | None) -> LlmJudge:
-    """Return the judge of a suite: the one with the given rubric, or without a rubric the only one.
+    """Return the judge of a suite with the given rubric, or its only judge if `rubric` is None.
 
     Raises:
         UsageError: the judge does not exist, or there are several.
     """
-    found: dict[str, LlmJudge] = {}
+    judges: dict[str, LlmJudge] = {}
     for case in suite.cases:
-        for each in _judges_of(case):
-            found.setdefault(each.rubric, each)
-    if not found:
+        for judge in _judges_of(case):
+            judges.setdefault(judge.rubric, judge)
+    if not judges:
         raise UsageError(
             f"{suite.file} has no judge to check: add one to `expect`, as in `- judge: polite`"
         )
-    if rubric is None and len(found) > 1:
-        known = ", ".join(map(repr, found))
+    if rubric is None and len(judges) > 1:
+        known = ", ".join(map(repr, judges))
         raise UsageError(f"{suite.file} has several judges: name one with --rubric: {known}")
-    chosen = next(iter(found)) if rubric is None else rubric
-    if chosen not in found:
-        raise UsageError(f"{suite.file}: {unknown('rubric', chosen, found)}")
-    return found[chosen]
+    chosen = next(iter(judges)) if rubric is None else rubric
+    if chosen not in judges:
+        raise UsageError(f"{suite.file}: {unknown('rubric', chosen, judges)}")
+    return judges[chosen]
 
 
 def _judges_of(case: Case) -> Iterator[LlmJudge]:
@@ -173,10 +175,10 @@ async def check_judge(
     Raises:
         ConfigError: the judge's model cannot be opened.
     """
-    suite = replace(suite, executor=LOCAL)  # nothing of the team's own runs
+    suite = replace(suite, executor=LOCAL)  # none of the team's own code runs
     judges: dict[str | None, LlmJudge | None] = {}
     for case in suite.cases:
-        same = (each for each in _judges_of(case) if each.rubric == judge.rubric)
+        same = (of_case for of_case in _judges_of(case) if of_case.rubric == judge.rubric)
         judges[case.id] = next(same, None)
     judged = []
     for number, labelled in enumerate(answers, 1):

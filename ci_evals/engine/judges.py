@@ -1,4 +1,4 @@
-"""Providers that are called on the side of runs, and among them the models that graders ask."""
+"""Providers that are called during a run: simulated users, stages, and the models that judge."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -20,17 +20,17 @@ R = TypeVar("R")
 
 
 class AuxiliaryProvider:
-    """A provider that is called while a run is under way: by a grader, as a simulated user, as a
-    stage.
+    """A provider that is called during a run: by a grader, as a simulated user or as a stage.
 
-    Its calls take place within the slot of that run, so that the suite's `max_concurrency` holds.
+    Its calls take place within the slot of that run: the suite's `max_concurrency` holds, and no
+    run waits for a slot while it holds one.
 
     Args:
         options: its settings.
         calls: makes its calls; shares the rate limiter with the queue of the same provider.
         limit: how many of its calls may be under way.
-        timeout_s: seconds that a call may take; None for those of the request.
-        price: what an answer cost, in USD, or None where that is not known.
+        timeout_s: seconds that a call may take; None for the time-out of each request.
+        price: returns the cost of an answer in USD, or None if unknown.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class AuxiliaryProvider:
         self._timeout_s = timeout_s
 
     async def answer(self, request: Request) -> Response:
-        """Call until there is an answer, or no further attempt.
+        """Call until there is an answer or no further attempt.
 
         Raises:
             ProviderError: there is no answer.
@@ -71,8 +71,8 @@ class Judges:
     """The models that graders may ask.
 
     Args:
-        judges: all of them, by name.
-        unnamed: the names of those that a grader without a `provider` may mean.
+        judges: all models, by name.
+        unnamed: the names of the models that a grader without a `provider` may mean.
     """
 
     def __init__(self, judges: Mapping[str, AuxiliaryProvider], unnamed: Collection[str]) -> None:
@@ -80,7 +80,7 @@ class Judges:
         self._unnamed = unnamed
 
     def meter(self) -> "Meter":
-        """Give one run access to them, and count what it takes."""
+        """Return access to the models for one run, which counts its calls."""
         return Meter(self)
 
     def find(self, grader: Asking) -> AuxiliaryProvider:
@@ -108,7 +108,7 @@ class Judges:
 
 
 class Meter:
-    """The models as one run asks them; `judging` is what that took so far."""
+    """The access of one run to the models; `judging` has its calls, tokens and cost so far."""
 
     def __init__(self, judges: Judges) -> None:
         self.judging = Judging()
@@ -137,9 +137,7 @@ class Meter:
 async def ask_each(
     items: Iterable[T], ask: Callable[[T], Awaitable[R]], *, at_once: int
 ) -> list[R]:
-    """Ask about each item, `at_once` at a time, and return the results in the order of the
-    items.
-    """
+    """Ask about each item, `at_once` at a time; return the results in the order of the items."""
     slots = asyncio.Semaphore(at_once)
 
     async def ask_about(item: T) -> R:

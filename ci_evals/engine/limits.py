@@ -15,7 +15,7 @@ from ci_evals.model.response import Message, Usage
 from ci_evals.providers.http_headers import date_in, number_in
 
 START_CALLS, START_S = 16, 0.25
-"""The most calls under way in the first seconds, so that a tight limit shows early."""
+"""The most calls under way in the first moment, so that a tight limit shows early."""
 LONGEST_RESET_S = 60.0  # headers are not believed beyond that
 DEFAULT_OUTPUT_TOKENS = 256
 
@@ -243,7 +243,7 @@ class Allowance:
 
 
 class _HeaderLimit:
-    """A limit read from headers. One whose reset was waited for in vain is ignored from then on."""
+    """A limit read from headers. It is ignored once waiting for its reset has been in vain."""
 
     def __init__(self) -> None:
         self.sent = 0  # calls since the last reset

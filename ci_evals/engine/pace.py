@@ -1,6 +1,6 @@
 """The pace of calls to a provider that refuses many, and when a provider is given up.
 
-Pure: the time of every event is an argument. docs/decisions/0011 says why in this way.
+Pure: the time of every event is an argument. docs/decisions/0011 has the reasons.
 """
 
 import math

@@ -27,7 +27,7 @@ BAR_INTERVAL_S = 0.2
 LINE_INTERVAL_S = 5.0
 BAR_WIDTH = 30
 NARROWEST_BAR = 8
-MOST_TOLD = 5
+MAX_LINES = 5
 _REASON_CHARACTERS = 120
 
 
@@ -66,8 +66,8 @@ async def show_progress(
     """Show the progress of `run` on `stream` until the block ends: as a view if `live`, else as
     lines.
 
-    The view has a bar, the last cells that failed with their reasons, what is being judged, and
-    which calls wait for another attempt and why. The lines tell the first failures, and why calls
+    The view has a bar, the latest failed cells with their reasons, the cases that are being judged,
+    and the calls that wait for another attempt. The lines have the first failures, and why calls
     wait.
     """
     if live:
@@ -95,7 +95,7 @@ class Watch:
     def __init__(self, run: Watched, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
         self._clock = clock
-        self._told = 0
+        self._shown = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -104,18 +104,18 @@ class Watch:
         self._started = self._went_on = self._clock()
 
     def new_failures(self) -> Iterator[str]:
-        """Yield a line for each cell that failed since the last call, up to `MOST_TOLD` in all."""
+        """Yield a line for each cell that failed since the last call, up to `MAX_LINES` in all."""
         new = min(
-            self._run.failed_cells - self._told,
-            MOST_TOLD - self._told,
+            self._run.failed_cells - self._shown,
+            MAX_LINES - self._shown,
             len(self._run.last_failures),
         )
         if new > 0:
-            self._told += new
+            self._shown += new
             yield from list(self.failures())[-new:]
 
     def failures(self) -> Iterator[str]:
-        """Yield a line for each of the last cells that failed.
+        """Yield a line for each of the latest failed cells.
 
         A reason is not repeated: `✗ refund on gpt: contains: does not contain 'refund'`, then
         `✗ cancel on gpt: the same`.
@@ -144,8 +144,8 @@ class Watch:
 
     def waiting(self, *, with_cases: bool = False) -> Iterator[str]:
         """Yield `8 waiting: rate-limited (429), next try in 12 s` for each provider whose calls
-        wait for another attempt, with some of their cases if asked for. One that only refuses has
-        `gives up in 2 min`, too.
+        wait for another attempt, with some of their cases if asked for. A provider that only
+        refuses also has `gives up in 2 min`.
         """
         several = len(self._run.plan.variants) > 1
         for provider, retries, next_s, gives_up_s in self._run.waiting:
@@ -164,7 +164,7 @@ class Watch:
 
     def describe(self) -> str:
         """Return the state of the phase in a line; see the function `describe`."""
-        if self._run.plan is not self._plan:
+        if self._run.plan is not self._plan:  # a further round has a pace of its own
             self._begin()
         now, finished = self._clock(), len(self._run.records)
         if finished != self._finished:
@@ -174,9 +174,9 @@ class Watch:
 
 def _list_names(names: Sequence[str]) -> str:
     """`refund, cancel and 3 more`."""
-    text = ", ".join(map(name_of, names[:MOST_TOLD]))
-    if len(names) > MOST_TOLD:
-        text += f" and {len(names) - MOST_TOLD:,} more"
+    text = ", ".join(map(name_of, names[:MAX_LINES]))
+    if len(names) > MAX_LINES:
+        text += f" and {len(names) - MAX_LINES:,} more"
     return text
 
 
@@ -206,8 +206,8 @@ async def _view(run: Watched, stream: TextIO) -> None:
             columns = columns_of(stream) or 80
             console.width = max(1, columns - 1)  # a full line would end in the next one
             lines = _draw(console, run, watch)[: max(1, rows_of(stream) - 1)]
-            # The cursor waits at the start of the view: whoever prints meanwhile erases it first,
-            # with `ERASE_VIEW`.
+            # The cursor waits at the start of the view, so that other output can erase the view
+            # first, with `ERASE_VIEW`.
             up = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
             say(stream, ERASE_VIEW + "\n".join(lines) + f"{up}\r")
             await asyncio.sleep(BAR_INTERVAL_S)
@@ -256,8 +256,8 @@ def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.
         run: the run phase.
         elapsed_s: seconds from the start of the phase to the end of the last run that ended.
         before: how many runs had a result at the start.
-        idle_s: seconds since then. The estimate counts them down, and is left out once it would be
-            over: the pace of other providers says nothing of one that hangs.
+        idle_s: seconds since then. The estimate counts them down, and is left out once it reaches
+            zero: the pace of other providers says nothing about one that hangs.
     """
     counts = Counter(record.status for record in run.records.values())
     finished, total = len(run.records), run.plan.total

@@ -19,7 +19,7 @@ class Queue:
         options: the provider's settings.
         calls: makes its calls.
         share: its share of the slots.
-        price: what an answer cost, in USD, or None where that is not known.
+        price: returns the cost of an answer in USD, or None if unknown.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Queue:
                 self._share.exhaust()  # a group that is cancelled takes no further worker
 
     async def _work(self, do: DoRun) -> None:
-        """Do runs for as long as the slot may be kept."""
+        """Do runs while the slot may be kept."""
         slot = Slot(self._share, held=True)
         try:
             while slot.held and not self._share.must_yield:

@@ -1,13 +1,13 @@
-"""Results and answers of earlier runs, which are looked for before anything is called.
+"""Results and answers of earlier runs, which are looked up before anything is called.
 
 In order of precedence, a run has
 
-1. a result: of the journal that is resumed, of earlier attempts, of shards. It is reused as it is
-   where the run's fingerprint is the same;
-2. an answer, which is graded again: that of a trace, where traces are graded; else its own, which
-   an earlier invocation got and could not grade; else that of the recording that its case names;
-   else that of the recording of the whole invocation, where the question is the same; else that of
-   an earlier run, where the provider is not the team's own code, which may have changed.
+1. a result, from the journal that is resumed, earlier attempts, or shards. It is reused as it is if
+   the fingerprint is the same;
+2. an answer, which is graded again. If traces are graded, it comes from a trace. Otherwise, it is
+   the first of: the run's own answer, which an earlier invocation could not grade; the recording
+   that its case names; the recording of the whole invocation, if the question is the same; an
+   earlier run, unless the provider is the team's own code, which may have changed.
 """
 
 import json
@@ -43,7 +43,7 @@ from ci_evals.providers.answer import as_response
 from ci_evals.redaction import Redactor
 
 CASE_ATTRIBUTES = ("ci_evals.case.id", "case_id", "case.id", "task_id")
-"""The attributes of a trace that may have the id of its case."""
+"""The attributes of a trace that may hold the id of its case."""
 
 _JOURNAL_SUFFIXES = (".jsonl", ".ndjson")
 
@@ -51,14 +51,12 @@ ResultKey = tuple[str, str | None, int]
 """A run's fingerprint, its prompt and its number."""
 
 QuestionKey = tuple[str, int]
-"""The fingerprint of what is asked, and the number of the run."""
+"""The fingerprint of the question, and the number of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One answer from elsewhere; it is matched by `case_id` or by `question`, and called by
-    `name`.
-    """
+    """An answer from elsewhere, matched to a case by `case_id` or `question`."""
 
     case_id: str | None
     question: str | None
@@ -70,7 +68,7 @@ class Trace:
 
     @property
     def title(self) -> str:
-        """The name that a person knows it by."""
+        """The name to show to people."""
         return self.case_id or self.question or self.name
 
 
@@ -103,21 +101,21 @@ RecordedCase = dict[CellKey, dict[int, _Place]]
 
 
 class Recordings:
-    """The results and answers of a plan's runs that are there before they are run.
+    """The results and answers that exist before the runs of a plan start.
 
     Only their places are kept in memory. The files stay open until `close`, so that they may be
     moved away meanwhile.
 
     Args:
-        keep_errored: reuse errored results too, instead of running them again.
-        keep_unchecked: reuse what only a recording answered because a job had no secrets, too.
+        keep_errored: reuse errored results as well, instead of running them again.
+        keep_unchecked: reuse results that a recording answered because a job had no secrets.
     """
 
     def __init__(self, *, keep_errored: bool = False, keep_unchecked: bool = False) -> None:
         self.torn: list[Path] = []
         """The journals whose last line a crash cut off."""
         self.ended_at = 0.0
-        """The end of the last of the runs that were reused, in seconds since the epoch."""
+        """When the last of the reused runs ended, in seconds since 1970."""
         self._keep_errored = keep_errored
         self._keep_unchecked = keep_unchecked
         self._files = ExitStack()
@@ -138,7 +136,7 @@ class Recordings:
 
         Args:
             path: the journal.
-            is_own: it is the one that is written, so that its results need not be copied.
+            is_own: this journal is the one that is written: its results need not be copied.
 
         Raises:
             StorageError: it cannot be read.
@@ -162,6 +160,9 @@ class Recordings:
             cell = (result.case, result.provider, result.prompt)
             self._runs.add((cell, result.run))
             key = (result.fingerprint, result.prompt, result.run)
+            # The first verdict of a run counts, so that repeating a run can't change it. A later
+            # line may replace an errored result, withdraw a verdict because of an outage, or add
+            # the failure of a teardown.
             withdraws_grade = result.error is not None and result.error.kind == "outage"
             is_later_note = result.teardown_error is not None
             if statuses.get(key, "errored") == "errored" or withdraws_grade or is_later_note:
@@ -178,8 +179,8 @@ class Recordings:
             self.torn.append(path)
 
     def add_recording(self, path: Path) -> None:
-        """Add a journal whose answers and failures stand in for providers, by their question; the
-        last one wins.
+        """Add a journal whose answers and failures replace calls to providers with the same
+        question; a later line wins.
 
         Raises:
             StorageError: it cannot be read.
@@ -196,8 +197,7 @@ class Recordings:
 
         Args:
             path: the journal.
-            not_before: what was answered earlier than that, in seconds since the epoch, is not
-                reused.
+            not_before: older answers are not reused; in seconds since 1970.
             own_code: the providers that run the team's own code, whose answers are not reused.
 
         Raises:
@@ -205,18 +205,19 @@ class Recordings:
         """
         self._own_code = own_code
         file = self._open(path)
-        found = {}
+        places = {}
         for offset, result in read_results(path):
             is_recent = result.started_at >= not_before
+            # A recording answers in the place of a provider, which never gave this answer.
             is_replayed = result.recorded and not result.reused
             is_answer = result.response is not None and not result.is_broken_off
             if is_answer and is_recent and not is_replayed:
                 question = _question_of(result)
-                found[question] = _Place(file, offset)
-        self._reusable = found | self._reusable
+                places[question] = _Place(file, offset)
+        self._reusable = places | self._reusable
 
     def end_reuse(self) -> None:
-        """Reuse no further answers: what comes is to be fresh evidence."""
+        """Reuse no further answers: runs that confirm a suspect must be fresh evidence."""
         self._reusable = {}
 
     def add_case_recordings(self, cases: Iterable[Case]) -> None:
@@ -247,8 +248,8 @@ class Recordings:
         return recorded
 
     def add_traces(self, traces: Mapping[str, Sequence[Trace]]) -> None:
-        """Add answers from elsewhere by case: its first run gets the first one. Nothing else
-        answers then.
+        """Add answers from elsewhere by case; its first run gets the first one. All other sources
+        are ignored then.
         """
         self._traces = traces
 
@@ -273,15 +274,15 @@ class Recordings:
         journal: Journal,
         redactor: Redactor,
     ) -> Resumption:
-        """Record the results of a plan's runs that are there, and copy those that `journal` lacks
-        into it.
+        """Record the existing results of a plan's runs, and copy them into `journal` if it lacks
+        them.
 
         Args:
             plan: the plan.
-            records: where results are counted; runs that have one already are left alone.
-            cells: the fingerprints of the plan.
-            journal: the one that is written.
-            redactor: takes secrets out of names, as it did in journals.
+            records: where results are counted; runs that already have one are left alone.
+            cells: the cells of the plan, with their fingerprints.
+            journal: the journal that is written.
+            redactor: takes secrets out of names, because they were taken out in journals.
         """
         torn = tuple(path.as_posix() for path in self.torn)
         if not self._runs:
@@ -329,15 +330,15 @@ class Recordings:
         """Return a run's own answer, which an earlier invocation got and could not grade."""
         place = self._ungraded.get((cell.question, run))
         if place is None or self._traces is not None or cell.setup:
-            return None  # graders may look at what a setup made, which is gone
+            return None  # graders may look at what the setup made, which was torn down
         try:
             return place.read_answer()
         except StorageError:
             return None  # it can be asked again
 
     def answer(self, cell: PreparedCell, run: int) -> Result | None:
-        """Return a run's answer, as a result to be graded again; an errored one where the case's
-        recording has none.
+        """Return a run's answer, as a result to be graded again; an errored one if the case names a
+        recording that has none.
 
         Raises:
             StorageError: the rest of a long answer is missing.
@@ -363,21 +364,21 @@ class Recordings:
 
     @property
     def absence(self) -> RunError:
-        """The error of a run that has no answer, where nothing may be called."""
+        """The error of a run that has no answer although nothing may be called."""
         if self._traces is not None:
             attribute = CASE_ATTRIBUTES[0]
-            advice = f"give it the attribute {attribute}, or name the attribute with --match"
-            text = f"no trace belongs to this case: {advice}"
+            advice = f"set its attribute {attribute}, or name another attribute with --match"
+            text = f"no trace matches this case: {advice}"
         elif self._of_invocation:
-            text = "not in the recording: what is asked is new or has changed"
+            text = "not in the recording: the question is new or has changed"
         else:
-            text = "nothing is recorded that could answer"
+            text = "no answer is recorded"
         return RunError("not_recorded", text)
 
     def _find_recorded(self, cell: PreparedCell, run: int, path: Path) -> Result:
         """Return the answer of a case's own recording.
 
-        The runs of the same provider and prompt answer, if it has some, else whatever it has of the
+        The runs of the same provider and prompt answer, or, if it has none, the first others of the
         case. They answer in turn: with three recorded, the fourth run gets the first one's answer.
         """
         recorded = self._of_cases[path]
@@ -404,14 +405,14 @@ def _has_answer(result: Result) -> bool:
 
 
 def _lacks_grades(result: Result) -> bool:
-    """Return True if a grader or a judge is to blame that a run with an answer is errored."""
+    """Return True if a run has an answer and is errored because of a grader or judge."""
     if result.error is None or result.response is None:
         return False
     return result.error.is_of_grading
 
 
 def _question_of(result: Result) -> QuestionKey:
-    """Return the half of a fingerprint that identifies the question, and the run."""
+    """Return the part of the fingerprint that identifies the question, and the run number."""
     return result.fingerprint.partition(".")[0], result.run
 
 
@@ -426,7 +427,7 @@ def _read_answer_file(path: Path) -> Trace:
         written_at = path.stat().st_mtime
         return Trace(None, None, response, latency_s=0.0, started_at=written_at)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise StorageError(f"{path}: does not hold a recorded answer: {error}") from error
+        raise StorageError(f"{path}: is not a recorded answer: {error}") from error
 
 
 def _from_trace(cell: PreparedCell, run: int, trace: Trace) -> Result:
@@ -475,7 +476,7 @@ class _Report(TypedDict):
 
 
 def load_results(path: Path) -> Iterator[Result]:
-    """Read every result of a report, whose name ends in `.json`, or of a journal.
+    """Read every result of a report (`*.json`) or of a journal.
 
     Raises:
         StorageError: it cannot be read, or is neither.
@@ -491,5 +492,5 @@ def load_results(path: Path) -> Iterator[Result]:
         raise StorageError(f"{path}: cannot be read: {error.strerror}: {instead}") from error
     except ValidationError as error:
         problem = first_problem(error)
-        raise StorageError(f"{path}: is not a report of ci-evals ({problem}): {instead}") from error
+        raise StorageError(f"{path}: is not a ci-evals report ({problem}): {instead}") from error
     yield from report["results"]

@@ -1,4 +1,4 @@
-"""Grades stored answers of a suite again, which shows how often its judges change their mind."""
+"""Grades stored answers of a suite again, to show how often its judges change their mind."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ class GradedAnswer:
 
     @property
     def judge_calls(self) -> int:
-        """The calls that its models take to grade it, if each of their replies can be read."""
+        """The number of model calls that grading takes, if no reply has to be asked for again."""
         calls = 0
         for grader in model_graders(self.cell.case.expect):
             if isinstance(grader, LlmJudge):
@@ -47,8 +47,8 @@ class JudgedAnswers:
     """The answers of a report that judges have graded.
 
     Args:
-        answers: the failed ones first, each group in plan order.
-        outdated: how many more were asked or graded in another way than the suite does now.
+        answers: the failed ones first, then the passed ones, each in plan order.
+        outdated: the number of further answers, whose question or graders have changed since.
         tallies: the passed and the graded answers of each cell.
         cases: how many cases have a judge.
         runs: the planned runs of most cells.
@@ -63,7 +63,8 @@ class JudgedAnswers:
     samples: int | None
 
     def spread(self, number: int) -> Sequence[GradedAnswer]:
-        """Choose answers at even distances: failed and passed ones in proportion, of many cases.
+        """Choose answers at even distances, so that failed and passed ones and all cases are
+        represented in proportion.
 
         This is a systematic sample: W. G. Cochran, Sampling Techniques (1977), chapter 8.
         """
@@ -133,21 +134,19 @@ def _read_planned(
         key = (result.case, result.provider, result.prompt)
         if result.run <= planned.get(key, 0):
             latest.setdefault(key, {})[result.run] = result
-    found = {}
+    graded = {}
     for key, by_run in latest.items():
         in_order = [by_run[run] for run in sorted(by_run)]
-        found[key] = [
+        graded[key] = [
             result for result in in_order if result.response and result.status != "errored"
         ]
-    return found
+    return graded
 
 
 def _match(
     suite: CheckedSuite, results: Mapping[CellKey, Sequence[Result]]
 ) -> tuple[Sequence[GradedAnswer], int]:
-    """Return the answers that the suite asks for and grades as it did then, and the number of the
-    others.
-    """
+    """Return the answers whose question and graders are unchanged, and the number of others."""
     passed = []
     failed = []
     cells = Cells(suite, plan_runs(suite.cases, suite.columns, suite.runs))
@@ -166,7 +165,7 @@ def _match(
             else:
                 failed.append(GradedAnswer(cell, result))
     answers = [*failed, *passed]
-    total = sum(len(found) for found in results.values())
+    total = sum(len(of_cell) for of_cell in results.values())
     return answers, total - len(answers)
 
 
@@ -188,7 +187,7 @@ class SecondGrade:
 
 
 class Regrading:
-    """Grades answers again by the graders of their suite.
+    """Grades answers again with the graders of their suite.
 
     Args:
         suite: the suite.
@@ -223,7 +222,7 @@ class Regrading:
         result = answer.result
         assert result.response is not None
         response = restore_output(result.response, self._folder)
-        # A run of its own, so that the judge is asked anew and no draw or cache answers for it.
+        # A run number of its own, so that no seeded draw or cache repeats the first grade.
         request = answer.cell.request(self._last_run + result.run)
         again = Answer(request, response, result.latency_s, result.cost_usd)
         if not answer.cell.setup:
@@ -233,8 +232,8 @@ class Regrading:
     async def _ask_judges_alone(
         self, answer: Answer, known: Sequence[Grade], opened: OpenSuite
     ) -> RunOutcome:
-        """Grade an answer by its judges; its other grades stay, as what they looked at may have
-        been torn down.
+        """Ask only the judges of an answer. Its other grades stay: their graders may need what its
+        setup made, which was torn down.
         """
         case = answer.request.case
         judging = [any(model_graders([expectation])) for expectation in case.expect]
@@ -259,7 +258,7 @@ class Regrading:
 
     @property
     def judging(self) -> Judging:
-        """The calls of models so far."""
+        """The calls, tokens and cost of models so far."""
         total = Judging()
         for each in self.seen:
             if each.outcome.judging is not None:

@@ -1,5 +1,5 @@
-"""The resources that the providers of one invocation share: folders, what they open once, and the
-executor of the team's own code, by default this process.
+"""The resources that the providers of one invocation share: folders, clients and services that are
+opened once, and the executor of the team's own code, by default this process.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -70,10 +70,10 @@ async def open_resources(
     """Open what the providers of one invocation share. Meanwhile, the suite's code is importable.
 
     Args:
-        folder: the suite's.
-        max_concurrency: the suite's.
+        folder: the folder of the suite.
+        max_concurrency: the suite's limit on calls under way.
         files: the results folder, for files in answers; None keeps none.
-        folders: the others of its code.
+        folders: the other folders of its code.
     """
     with importable(folder, folders), node_processes(folder), python_workers(folder, folders):
         async with AsyncExitStack() as stack:
@@ -87,8 +87,8 @@ async def open_executor(
     graders: Iterable[Expectation],
     files: Path | None,
 ) -> AsyncIterator[Executor]:
-    """Open the executor that a suite names; the one of this process where nothing of the suite
-    needs another.
+    """Open the executor that a suite names. If none of its providers and graders is portable,
+    everything runs in this process.
 
     Args:
         suite: the suite.
@@ -103,6 +103,7 @@ async def open_executor(
         yield LOCAL
         return
     elsewhere = Place(suite.file, suite.line, "")
+    # A service runs on this machine, and so do the calls to it.
     options = {str(each.name): each for each in called if each.portable and each.serve is None}
     portable: list[tuple[ProviderOptions | Grader, Place]] = [
         *((each, suite.places.get(name, elsewhere)) for name, each in options.items()),

@@ -55,7 +55,7 @@ class Spending:
     def add(self, result: Result, *, paid: bool = True) -> str | None:
         """Count one finished run; return why no further run may start, or None."""
         judging = result.judging
-        if judging is not None:
+        if judging is not None:  # a judge is paid even where the answer was recorded
             self.cost_usd += judging.cost_usd or 0.0
             self.tokens += judging.input_tokens + judging.output_tokens
         if result.recorded or not paid:
@@ -67,12 +67,12 @@ class Spending:
                 self.tokens += response.usage.total_tokens
             if self._counts_cost and result.cost_usd is None and not result.is_broken_off:
                 return (
-                    f"the budget counts USD, and {result.provider} does not say what its answers"
+                    f"the budget is in USD, but {result.provider} does not report what its answers"
                     " cost: return `cost_usd`, or `usage` and set a `price`"
                 )
             if self._counts_tokens and response.usage is None and not result.is_broken_off:
                 return (
-                    f"the budget counts tokens, and {result.provider} does not say how many it"
+                    f"the budget is in tokens, but {result.provider} does not report how many it"
                     " used: return `usage`"
                 )
         max_cost_usd, max_tokens = self._budget.max_cost_usd, self._budget.max_tokens
@@ -87,22 +87,22 @@ def violations(allowed: RunBudget, outcome: RunOutcome, duration_s: float) -> tu
     """Return the bounds that a run exceeded, each with its figure."""
     if allowed is NO_RUN_BUDGET:
         return ()
-    found = []
+    exceeded = []
     max_cost_usd, cost_usd = allowed.max_cost_usd, outcome.cost_usd
     if max_cost_usd is not None and cost_usd is not None and cost_usd > max_cost_usd:
-        found.append(f"cost ${cost_usd:.6g} of ${max_cost_usd:g}")
+        exceeded.append(f"cost ${cost_usd:.6g} of ${max_cost_usd:g}")
     tokens = 0
     if outcome.response is not None and outcome.response.usage is not None:
         tokens = outcome.response.usage.total_tokens
     if allowed.max_tokens is not None and tokens > allowed.max_tokens:
-        found.append(f"{tokens:,} tokens of {allowed.max_tokens:,.0f}")
+        exceeded.append(f"{tokens:,} tokens of {allowed.max_tokens:,.0f}")
     if allowed.max_duration_s is not None and duration_s > allowed.max_duration_s:
-        found.append(f"{duration_s:.3g} s of {allowed.max_duration_s:g} s")
-    return tuple(found)
+        exceeded.append(f"{duration_s:.3g} s of {allowed.max_duration_s:g} s")
+    return tuple(exceeded)
 
 
 def unknown_figures(allowed: RunBudget, outcome: RunOutcome) -> tuple[BudgetFigure, ...]:
-    """Return the figures that a budget bounds and that an answer does not tell."""
+    """Return the figures that a budget bounds but an answer does not report."""
     response = outcome.response
     if allowed is NO_RUN_BUDGET or response is None:
         return ()
@@ -117,19 +117,20 @@ def unknown_figures(allowed: RunBudget, outcome: RunOutcome) -> tuple[BudgetFigu
 
 
 MAX_FAILURES: Final = 5
-"""Cells whose first failure is kept, to be shown at once: the last that failed."""
+"""How many of the latest failed cells progress can show, each with its first failure."""
 
 
 class Run:
     """One invocation's run phase.
 
-    For progress, `last_failures` has the first result that did not pass of each of the last cells
-    with one, and `judging` the case of every run whose answer is being judged.
+    For progress, `last_failures` holds the first result that did not pass for each of the latest
+    failed cells, and `judging` maps runs whose answer is being judged to their case.
 
     Args:
         suite: what to run.
         journal: where results are written.
-        opened: what is called; it has no queues when only recorded answers are allowed.
+        opened: the open providers, judges and users; no queues if only recorded answers are
+            allowed.
         recordings: where to look for an answer before calling.
         on_result: called with each finished run, in the order of finishing.
         files: the results folder, for files in answers; None keeps none.
@@ -165,7 +166,7 @@ class Run:
         self._aborted = False
         self._clock = time.monotonic
         self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
-        self.load_plan(Cells(suite, plan_runs((), (), 0)), {})  # nothing yet
+        self.load_plan(Cells(suite, plan_runs((), (), 0)), {})  # progress may ask before a plan
 
     def load_plan(
         self,
@@ -177,8 +178,8 @@ class Run:
         """Queue the runs of a plan, for `run`. Spending and the state of providers are kept.
 
         Args:
-            cells: the cells of the plan, with the runs that are to be there.
-            records: where results are counted; runs that have one already are left out.
+            cells: the cells of the plan.
+            records: where results are counted; runs that already have one are left out.
             doing: the phase that progress shows.
             rounds: how many rounds of the plan to run; None means all.
         """
@@ -202,7 +203,7 @@ class Run:
 
     @property
     def failed_cells(self) -> int:
-        """The number of cells of which a run did not pass."""
+        """The number of cells with a run that did not pass."""
         return len(self._failed)
 
     @property
@@ -218,7 +219,7 @@ class Run:
         return waiting
 
     def stop(self, reason: str) -> None:
-        """Start no further run; those under way end."""
+        """Start no further run; runs under way continue to their end."""
         if self.stopped is None:
             self.stopped = reason
             for queue in self._queues:
@@ -236,6 +237,8 @@ class Run:
             StorageError: the journal cannot be written.
         """
         try:
+            # Background tasks never end by themselves: the inner group tells when the queues are
+            # done, and a failure in either group ends both.
             async with asyncio.TaskGroup() as group:
                 background = [group.create_task(self._sync())]
                 if self._recordings.has_answers:
@@ -268,10 +271,10 @@ class Run:
     # Recorded answers, which need neither a slot nor a pace.
 
     async def _grade_recorded(self) -> None:
-        """Grade the answers that are recorded before anything is called; where nothing may be
-        called, write the rest off.
+        """Grade recorded answers before anything is called; if nothing may be called, record the
+        other runs as errored.
         """
-        indexes = chain.from_iterable(map(self._order, self.suite.providers))
+        indexes = chain.from_iterable(map(self._order, self.suite.providers))  # shared by workers
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(self.suite.max_concurrency, self.plan.total)):
                 workers.create_task(self._grade_each(indexes))
@@ -308,6 +311,7 @@ class Run:
                 result = self._result(
                     cell, run, outcome, recorded.started_at, recorded.latency_s, attempts
                 )
+                # A run's own answer was called for this plan: only its grading had failed.
                 is_recorded = own is None or own.recorded
                 result = replace(result, recorded=is_recorded, reused=recorded.reused)
                 self._record(index, result, paid=False)
@@ -324,7 +328,7 @@ class Run:
         """Do one run and write its result.
 
         Args:
-            queue: its provider's.
+            queue: the queue of its provider.
             index: its index in the plan.
             slot: a slot that is held.
             cell: its cell with the vars of its setup; None if it has no setup.
@@ -365,11 +369,11 @@ class Run:
             return
         run = cell.run_of(index)
         started_at = time.time()
-        stay = fixtures.stay(cell, run)
+        run_fixtures = fixtures.enter(cell, run)
         from ci_evals.engine.fixtures import SetupError, fill
 
         try:
-            filled = fill(self._cells, cell, await stay.set_up())
+            filled = fill(self._cells, cell, await run_fixtures.set_up())
             self._check_request(queue, filled.request(run))
             await self._do(queue, index, slot, filled)
         except SetupError as error:
@@ -377,19 +381,20 @@ class Run:
             outcome = RunOutcome("errored", error=reason)
             self._record(index, self._result(cell, run, outcome, started_at, 0.0))
         finally:
-            failures = [*await stay.tear_down()]
+            # The result is written by now: a teardown that fails or hangs can't lose an answer.
+            failures = [*await run_fixtures.tear_down()]
             if not self._has_runs_left(index):
                 failures += await fixtures.end_case(cell)
             self.note_teardowns(self.records, index, failures)
 
     def _check_request(self, queue: Queue, request: Request) -> None:
-        """Refuse a request that its provider cannot make of the vars of a setup.
+        """Refuse a request that its provider cannot send with the vars of a setup.
 
         Raises:
-            SetupError: it cannot.
+            SetupError: the request does not fit.
         """
         options = queue.options
-        if not options.before:
+        if not options.before:  # else the stages decide what the provider is sent
             from ci_evals.engine.fixtures import SetupError
 
             for _, text in options.misfits([request], self.suite.folder):
@@ -398,17 +403,19 @@ class Run:
     def _has_runs_left(self, index: int) -> bool:
         """Return True if a run of the same cell has no result yet."""
         indices = self.plan.indices(self.plan.cell_of(index))
-        return any(each not in self.records for each in indices)
+        return any(run_index not in self.records for run_index in indices)
 
     def note_teardowns(
         self, records: dict[int, RunRecord], index: int, failures: Sequence[str]
     ) -> None:
-        """Note with the result of a run that teardowns failed after it. Its grades stay.
+        """Add failed teardowns to the result of the run before them. Its grades stay.
+
+        The result is appended once more: the later line of a run replaces the earlier one.
 
         Args:
-            records: where the result is counted; nothing is noted of a run without one.
-            index: its index there.
-            failures: why they failed.
+            records: where the result is counted; a run without a result is left alone.
+            index: the index of the run.
+            failures: why the teardowns failed.
         """
         if not failures or index not in records:
             return
@@ -417,7 +424,7 @@ class Run:
         records[index] = RunRecord.of(*self._journal.append(result))
 
     async def end_setups(self, records: dict[int, RunRecord]) -> None:
-        """Tear down what runs share, after the last of them; note failures with the last run."""
+        """Tear down the fixtures that runs share; add failures to the result of the last run."""
         if self._fixtures is not None:
             failures = await self._fixtures.close()
             self.note_teardowns(records, max(records, default=0), failures)
@@ -456,10 +463,10 @@ class Run:
         started_at: float,
         attempts: Attempts,
     ) -> Result:
-        """Grade an answer, keeping its files and what is too long of it in the results folder.
+        """Grade an answer, keeping its files and long outputs in the results folder.
 
-        Where that may take long, the answer is written first: whatever ends it, nothing is paid
-        twice.
+        If grading may take long, the answer is written first, so that nothing is paid twice if
+        something ends the grading.
         """
         if answer.response.files:
             response = await asyncio.to_thread(keep_files, answer.response, self._files)
@@ -480,7 +487,7 @@ class Run:
         return self._result(cell, run, outcome, started_at, answer.latency_s, attempts)
 
     async def _outcome_of_loss(self, queue: Queue, lost: LostError) -> RunOutcome:
-        """Return the outcome of a run without an answer, with what there is of one."""
+        """Return the outcome of a run without an answer, with a partial answer if there is one."""
         outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
         if outcome.response is not None:
             outcome.cost_usd = queue.price(outcome.response)
@@ -488,7 +495,7 @@ class Run:
         return outcome
 
     async def _writable(self, response: Response) -> Response:
-        """Return a response as the journal has it."""
+        """Return a response in the form in which the journal keeps it."""
         if response.files:
             response = without_data(response)
         if self._journal.is_too_long(response):
@@ -545,7 +552,7 @@ class Run:
 
         `paid` is false for an answer that this invocation did not pay for.
         """
-        if self._aborted:
+        if self._aborted:  # a result that still arrives was cut short by the signal
             raise asyncio.CancelledError
         result, offset = self._journal.append(result)
         self.records[index] = RunRecord.of(result, offset)

@@ -1,4 +1,4 @@
-"""Opens what a suite calls: providers with their queues and stages, the models that judge,
+"""Opens everything that a suite calls: providers with their queues and stages, models that judge,
 simulated users.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ci_evals.engine.judges import AuxiliaryProvider, Judges
     from ci_evals.engine.stages import Stage
 
-_MOMENT_S = 0.1  # in which the end of a service shows after its connections have broken
+_MOMENT_S = 0.1  # a service that ended breaks its connections first, and is gone a little later
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ async def open_suite(
     judges: bool = True,
     files: Path | None = None,
 ) -> AsyncIterator[OpenSuite]:
-    """Open what a suite calls; everything is closed again in the end.
+    """Open everything that a suite calls, until the block ends.
 
     Args:
-        suite: what is run.
-        calls: whether providers are called, and simulated users.
+        suite: the suite.
+        calls: whether providers and simulated users are called.
         judges: whether graders may ask models.
         files: the results folder, for files in answers; None keeps none.
 
@@ -100,7 +100,7 @@ async def open_suite(
         if judges and suite.grader_models:
             with collect_problems(problems):
                 models = _open_judges(suite, resources, limiters)
-        if not problems:
+        if not problems:  # services and servers are not started in vain
             with collect_problems(problems):
                 await prepare(called, suite.places, resources)
         if problems:
@@ -109,7 +109,7 @@ async def open_suite(
 
 
 def _open_fixtures(suite: CheckedSuite, resources: EngineResources) -> "Fixtures":
-    """Open what is set up for runs; in the end, what is left of it is torn down."""
+    """Open the fixtures of runs. Those that are still set up at the end are torn down."""
     from ci_evals.engine.fixtures import Fixtures
 
     fixtures = Fixtures(suite)
@@ -118,7 +118,7 @@ def _open_fixtures(suite: CheckedSuite, resources: EngineResources) -> "Fixtures
 
 
 def _has_setup(suite: CheckedSuite) -> bool:
-    """Return True if anything is set up for some run."""
+    """Return True if any run has a fixture."""
     of_providers = [options.setup for options in suite.providers]
     of_cases = [case.setup for case in suite.cases]
     return any([suite.setup, *of_providers, *of_cases])
@@ -139,7 +139,7 @@ def _providers_called(
 
 
 def _graders_and_transforms(suite: CheckedSuite) -> tuple[Sequence[Expectation], Iterable[str]]:
-    """Return an expectation for each grader object, and the transforms, of all cases."""
+    """Return one expectation for each grader object of all cases, and all transforms."""
     by_grader: dict[int, Expectation] = {}
     transforms: dict[str, None] = {}
     for case in suite.cases:
@@ -152,7 +152,7 @@ def _graders_and_transforms(suite: CheckedSuite) -> tuple[Sequence[Expectation],
 
 
 def _prepare_graders(expectations: Iterable[Expectation], executor: Executor) -> list[Problem]:
-    """Get graders ready; return what is wrong with them, each problem once, where it is first."""
+    """Prepare graders; return each problem once, at its first place."""
     problems: list[Problem] = []
     for expectation in expectations:
         with collect_problems(problems, expectation.place):
@@ -170,21 +170,21 @@ async def prepare(
     once, before the first call.
 
     Args:
-        called: all that will be called.
+        called: all providers that will be called.
         places: where the suite names each of them.
-        resources: theirs.
+        resources: the resources of the invocation.
 
     Raises:
-        ConfigError: something is missing; it lists everything that is.
+        ConfigError: something is missing; it lists everything that is missing.
     """
     problems: list[Problem] = []
     credentials: dict[Credentials, str] = {}
     services: dict[Service, str] = {}
     toolboxes: dict[Any, str] = {}
     for options in called:
-        found = options.credentials(resources)
-        if found is not None:
-            credentials.setdefault(found, str(options.name))
+        source = options.credentials(resources)
+        if source is not None:
+            credentials.setdefault(source, str(options.name))
         if options.serve is not None:
             from ci_evals.providers.serve import shared_service
 
@@ -195,12 +195,12 @@ async def prepare(
 
             toolbox = shared_toolbox(tools, resources)
             toolboxes.setdefault(toolbox, str(options.name))
-    for found, name in credentials.items():
+    for source, name in credentials.items():
         try:
-            await found.fetch()
+            await source.fetch()
         except ProviderError as error:
-            problems.append(Problem(*places[name], f"{found.noun}: {error.message}"))
-    if problems:
+            problems.append(Problem(*places[name], f"{source.noun}: {error.message}"))
+    if problems:  # credentials come first: they are quick to check, services may take minutes
         raise ConfigError(problems)
     for service, name in services.items():
         try:
@@ -216,7 +216,10 @@ async def prepare(
 
 @contextmanager
 def collect_problems(problems: list[Problem], place: Place | None = None) -> Iterator[None]:
-    """Add a ConfigError to `problems` and go on; `place` is where the suite asks for it."""
+    """Add the problems of a ConfigError to `problems` instead of raising it.
+
+    `place` is where the suite names the part that has the problems.
+    """
     try:
         yield
     except ConfigError as error:
@@ -239,9 +242,9 @@ def open_auxiliary(
     Args:
         suite: the suite that needs it.
         options: its settings.
-        resources: what it may use.
-        limiter: the one that it shares with others; None if it has its own.
-        timeout_s: seconds that a call may take; None for those of each request.
+        resources: the resources that it may use.
+        limiter: a rate limiter that it shares with others; None if it has its own.
+        timeout_s: seconds that a call may take; None for the time-out of each request.
 
     Raises:
         ConfigError: it cannot be opened.
@@ -259,7 +262,7 @@ def open_auxiliary(
 def open_provider(
     options: ProviderOptions, cases: Iterable[Case], resources: EngineResources
 ) -> tuple[Provider, Pricer]:
-    """Open a provider, once for each of the settings that cases want of it.
+    """Open a provider, once for each set of settings that cases override.
 
     Raises:
         ConfigError: it cannot be opened.
@@ -289,7 +292,9 @@ def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
 
 
 class _ServedProvider:
-    """A provider with a service that is started for it, and whose end is why no answer came."""
+    """A provider with a service that is started for it. If the service has ended, its error is
+    reported instead of a lost connection.
+    """
 
     def __init__(self, provider: Provider, service: Service) -> None:
         self._provider = provider
@@ -299,13 +304,13 @@ class _ServedProvider:
         await self._service.check()
         try:
             return await self._provider.answer(request)
-        except Exception:  # the team's own code raises anything where its service is gone
+        except Exception:  # the team's own code raises anything when its service is gone
             await self._service.check(within_s=_MOMENT_S)
             raise
 
 
 class _PricedProvider(NamedTuple):
-    """A provider and what its answers cost: another model has another price, or none known."""
+    """A provider with its pricer: another model has another price, or none that is known."""
 
     provider: Provider
     price: Pricer
@@ -338,7 +343,7 @@ def _open_queues(
         limiter = limiters[_group(options)]
         with collect_problems(problems, suite.places.get(str(options.name))):
             provider, price = open_provider(options, suite.cases, resources.reporting_to(limiter))
-            if problems:
+            if problems:  # the others are only opened to find their problems
                 continue
             if options.before or options.after:
                 from ci_evals.engine.stages import StagedProvider
@@ -356,7 +361,7 @@ def _open_queues(
 
 
 def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str, "Stage"]:
-    """Open what answers for the stages of providers: functions, and providers."""
+    """Open the functions and providers that are stages, by name."""
     if not suite.stages:
         return {}
     from ci_evals.engine.stages import Stage, function_identity
@@ -398,17 +403,17 @@ def _open_judges(
 def _open_users(
     suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
 ) -> "SimulatedUsers | None":
-    """Open every provider that plays a user. One that is a provider of the suite, or of its limit
-    groups, shares that pace.
+    """Open every provider that plays a user. One that is also a provider of the suite, or in one of
+    its limit groups, shares that rate limiter.
     """
-    players = [case.user.provider for case in suite.cases if case.user is not None]
-    if not players:
+    user_providers = [case.user.provider for case in suite.cases if case.user is not None]
+    if not user_providers:
         return None
     from ci_evals.engine.conversation import SimulatedUsers, user_key
 
     limiters = dict(limiters)
     users: dict[str, AuxiliaryProvider] = {}
-    for options in players:
+    for options in user_providers:
         key = user_key(options)
         if key not in users:
             limiter = limiters.setdefault(_group(options), _limiter([options]))
@@ -416,7 +421,7 @@ def _open_users(
     return SimulatedUsers(users)
 
 
-def _calls(  # noqa: PLR0913  all that calls of a provider depend on
+def _calls(  # noqa: PLR0913  everything that calls of a provider depend on
     options: ProviderOptions,
     provider: Provider,
     suite: CheckedSuite,
@@ -430,6 +435,7 @@ def _calls(  # noqa: PLR0913  all that calls of a provider depend on
     if retries is None:
         retries = suite.retries if options.retried else 0
     params = getattr(options, "params", {})
+    # Seeded by name, so that another provider in the suite doesn't change this one's jitter.
     draw = random.Random(f"{suite.seed} {options.name}").random  # noqa: S311  jitter, not a secret
     make: Callable[..., Calls] = Calls
     if tools := getattr(options, "tools", ()):
@@ -448,6 +454,7 @@ def _calls(  # noqa: PLR0913  all that calls of a provider depend on
         limiter,
         limit=_max_concurrency(options, suite),
         retries=retries,
+        # Code under test is not retried unless the suite asks for it: a retry hides its crashes.
         retries_crashes=options.retries is not None and not options.retried,
         own_code=own_code,
         max_tokens=getattr(options, "max_output_tokens", None),
@@ -473,8 +480,8 @@ def _limiters(suite: CheckedSuite) -> Mapping[str, RateLimiter]:
 
 
 def _limiter(members: Sequence[ProviderOptions]) -> RateLimiter:
-    """Make the rate limiter of a limit group. Of several limits that its members declare, the
-    lowest holds.
+    """Make the rate limiter of a limit group. If its members declare different limits, the lowest
+    holds.
     """
     return RateLimiter(
         rpm=min((options.rpm for options in members if options.rpm is not None), default=None),

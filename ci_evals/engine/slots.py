@@ -16,8 +16,9 @@ class StoppedError(Exception):
 class Slots:
     """The limit on calls under way, shared by providers.
 
-    Each provider with runs left keeps an equal share, so that one that hangs holds its own slots
-    and never those of the others. Slots that a provider has too few runs to use are lent.
+    An equal share is kept for each provider with runs left, so that one that hangs holds only its
+    own slots. Slots that a provider has too few runs to use are lent. A share is also kept while
+    calls wait for a pace or a retry: docs/decisions/0002.
     """
 
     def __init__(self, limit: int) -> None:
@@ -32,7 +33,7 @@ class Slots:
         return share
 
     def hand_out(self) -> None:
-        """Give free slots to those who want one, first to the provider with the fewest."""
+        """Give free slots to providers that want one, first to the provider with the fewest."""
         if not self.free:
             return
         for share in sorted(self.shares, key=attrgetter("in_use")):
@@ -42,7 +43,7 @@ class Slots:
                 share.hand_on()
 
     def may_take(self, share: "SlotShare") -> bool:
-        """Return True if one of the free slots is this share's, or nobody's."""
+        """Return True if a free slot belongs to this share, or to no share."""
         if self.free <= 0 or share.in_use >= share.limit:
             return False
         if len(self.shares) == 1 or share.in_use < self.equal_share:
@@ -50,7 +51,7 @@ class Slots:
         return self.free > self.kept_for_others(share)
 
     def kept_for_others(self, share: "SlotShare") -> int:
-        """Return how many slots the other providers lack to their equal shares."""
+        """Return the number of slots that the other providers lack of their equal shares."""
         equal = self.equal_share
         kept = 0
         for other in self.shares:
@@ -66,7 +67,7 @@ class Slots:
 
 
 class SlotShare:
-    """One provider's share of the slots: a semaphore that leaves the others theirs.
+    """One provider's share of the slots: a semaphore that respects the other shares.
 
     While it is open, each free slot that nobody waits for starts a worker.
     """
@@ -120,12 +121,13 @@ class SlotShare:
         try:
             await ticket
         except asyncio.CancelledError:
+            # Cancelled after the slot was handed over, but before this task resumed.
             if ticket.done() and not ticket.cancelled() and ticket.exception() is None:
                 self.release()
             raise
 
     def hand_on(self) -> None:
-        """Give a slot of this share to the first that waits, else to a new worker."""
+        """Give a slot of this share to the first in line, or to a new worker."""
         if self._waiting:
             self._waiting.popleft().set_result(None)
         elif self._start_worker is not None:
@@ -143,7 +145,7 @@ class SlotShare:
         self._has_runs = not self._is_closed
 
     def open(self, start_worker: Callable[[], None], most: int) -> None:
-        """Start workers from now on, at most `most` at once, one for each free slot."""
+        """Start a worker for each free slot, now and later, at most `most` at once."""
         self._start_worker = start_worker
         self._most_workers = min(BACKLOG * self.limit, most)
         self._slots.hand_out()
@@ -155,7 +157,7 @@ class SlotShare:
         self._slots.hand_out()
 
     def close(self) -> None:
-        """Hand out no more slots; those who wait get a `StoppedError`."""
+        """Hand out no more slots; whoever waits for one gets a `StoppedError`."""
         self._is_closed = True
         self._has_runs = False
         self._start_worker = None

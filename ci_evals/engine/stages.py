@@ -30,9 +30,10 @@ _CACHE = "cache"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage: its name in the suite, what answers, and what decides its answers.
+    """A stage: its name in the suite, the call that answers, and the settings or code that its
+    answers depend on (`identity`).
 
-    `price` is the price of a stage that is a provider; a function of the team's own costs nothing.
+    `price` prices the answers of a provider; a function of the team's own has none.
     """
 
     name: str
@@ -42,14 +43,14 @@ class Stage:
 
 
 class StagedProvider:
-    """A provider between its stages. What they make is cached by content.
+    """A provider with its stages, whose outputs are cached by content.
 
     Args:
         options: the provider's settings.
-        provider: what answers.
-        price: what its answers cost.
-        before: what its input goes through, in order.
-        after: what its answer goes through.
+        provider: the provider itself.
+        price: prices its answers.
+        before: the stages that its input passes through, in order.
+        after: the stages that its answer passes through.
         folder: the results folder, with the cache; None keeps nothing.
     """
 
@@ -76,39 +77,39 @@ class StagedProvider:
         Raises:
             ProviderError: a stage or the provider could not answer.
         """
-        passage = _Passage(request)
+        trip = _Trip(request)
         asked = request
         if self._before:
             value: str | Content = request.input
             if asks_messages(request):
                 value = request.messages[-1].text
             for stage in self._before:
-                value = await self._pass(stage, value, passage)
+                value = await self._pass(stage, value, trip)
             asked = self._with_input(request, value)
         response = await self._provider.answer(asked)
         kept = [await asyncio.to_thread(keep_file, file, self._folder) for file in response.files]
-        passage.files += kept
+        trip.files += kept
         value = kept[0] if kept else response.output
         for stage in self._after:
-            value = await self._pass(stage, value, passage)
+            value = await self._pass(stage, value, trip)
         output, cost_usd = response.output, response.cost_usd
         if isinstance(value, str):
             output = value
-        if passage.costs_usd:
-            cost_usd = total_usd([self._price(response), *passage.costs_usd])
+        if trip.costs_usd:
+            cost_usd = total_usd([self._price(response), *trip.costs_usd])
         return replace(
             response,
             output=output,
-            files=tuple(passage.files),
+            files=tuple(trip.files),
             cost_usd=cost_usd,
-            first_token_s=None,
+            first_token_s=None,  # the provider's first token is not yet the user's
         )
 
     def _with_input(self, request: Request, value: str | Content) -> Request:
         if isinstance(value, Content):
             if not self._options.own_code:
                 text = (
-                    f"{self._options.name} takes text, and the last stage before it made"
+                    f"{self._options.name} takes text, but the last stage before it returned"
                     f" {value.media_type}"
                 )
                 raise ProviderError("rejected", text)
@@ -121,54 +122,55 @@ class StagedProvider:
         *before, last = request.messages or (Message("user"),)
         return replace(request, input=value, messages=(*before, replace(last, content=value)))
 
-    async def _pass(self, stage: Stage, value: str | Content, passage: "_Passage") -> str | Content:
-        """Return what a stage makes of a value, and note what it costs and its file."""
+    async def _pass(self, stage: Stage, value: str | Content, trip: "_Trip") -> str | Content:
+        """Return a stage's output for a value; add its cost and file to the trip."""
         if self._folder is None or not self._options.cache:
-            made = await self._make(stage, value, passage)
+            made = await self._make(stage, value, trip)
         else:
-            made = await self._look_up(stage, value, passage, self._folder)
+            made = await self._look_up(stage, value, trip, self._folder)
         if isinstance(made, Content):
-            passage.files.append(made)
+            trip.files.append(made)
         return made
 
     async def _look_up(
-        self, stage: Stage, value: str | Content, passage: "_Passage", folder: Path
+        self, stage: Stage, value: str | Content, trip: "_Trip", folder: Path
     ) -> str | Content:
-        """Return what a stage makes of a value, from the cache if it is there."""
+        """Return a stage's output for a value, from the cache if it is there."""
         content = digest_of(value) if isinstance(value, Content) else value
         path = folder / _CACHE / f"{digest([stage.identity, content])}.json"
         lock = self._locks.setdefault(path.name, asyncio.Lock())
         async with lock:  # two runs with the same content wait for one stage, and pay once
             made = await asyncio.to_thread(_read_cached, path, folder)
             if made is None:
-                made = await self._make(stage, value, passage)
+                made = await self._make(stage, value, trip)
                 await asyncio.to_thread(_write_cached, path, made)
             return made
 
-    async def _make(self, stage: Stage, value: str | Content, passage: "_Passage") -> str | Content:
+    async def _make(self, stage: Stage, value: str | Content, trip: "_Trip") -> str | Content:
         messages = (Message("user", value),) if isinstance(value, str) else ()
         try:
-            response = await stage.ask(replace(passage.request, input=value, messages=messages))
+            response = await stage.ask(replace(trip.request, input=value, messages=messages))
         except ProviderError as error:
             text = f"stage {stage.name}: {error.message}"
+            # A function is code under test. Another provider that fails says nothing about it.
             kind = error.kind if stage.price is None else "environment"
             raise ProviderError(kind, text, status=error.status, detail=error.detail) from error
         if stage.price is not None:
-            passage.costs_usd.append(stage.price(response))
+            trip.costs_usd.append(stage.price(response))
         if response.files:
             return await asyncio.to_thread(keep_file, response.files[0], self._folder)
         return response.output
 
 
 def _with_last_message(request: Request, content: str | tuple[Part, ...]) -> Request:
-    """Return a request for messages, of which the last says something else."""
+    """Return a request with other content in its last message."""
     *before, last = request.messages
     messages = (*before, replace(last, content=content))
     return replace(request, input=message_fields(messages), messages=messages)
 
 
-class _Passage:
-    """One request on its way through the stages: the files and costs so far."""
+class _Trip:
+    """One request on its way through the stages: its files and costs so far."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -178,7 +180,7 @@ class _Passage:
 
 @dataclass(frozen=True, slots=True)
 class _Cached:
-    """A stage's output, as the cache has it."""
+    """A stage's output in the cache."""
 
     output: str
     file: Content | None = None
@@ -190,7 +192,7 @@ def _cached_adapter() -> TypeAdapter[_Cached]:
 
 
 def _read_cached(path: Path, folder: Path) -> str | Content | None:
-    """Return what is in the cache; None if it is not there, or damaged."""
+    """Return an output from the cache; None if it is missing or damaged."""
     try:
         cached = _cached_adapter().validate_json(path.read_bytes())
         if cached.file is None:
@@ -202,7 +204,7 @@ def _read_cached(path: Path, folder: Path) -> str | Content | None:
 
 
 def _write_cached(path: Path, made: str | Content) -> None:
-    """Keep what a stage made; a cache that cannot be written costs time and nothing else."""
+    """Keep a stage's output. A cache that cannot be written only costs time."""
     if isinstance(made, str):
         cached = _Cached(made)
     else:
@@ -212,7 +214,9 @@ def _write_cached(path: Path, made: str | Content) -> None:
 
 
 def function_identity(target: str) -> list[str]:
-    """Identify a function by its name and, if it can be found, the text of its module."""
+    """Return what identifies a function in the cache: its name and the text of its module, if that
+    can be found.
+    """
     source = b""
     with suppress(OSError, ImportError, ValueError):
         spec = find_module(target.partition(":")[0])

@@ -1,4 +1,4 @@
-"""A run whose model calls tools: the loop of model calls and tool calls, up to an answer."""
+"""Runs whose model calls tools: the loop of model calls and tool calls, up to an answer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,10 +33,10 @@ class CallsWithTools(Calls):
         limiter: see `Calls`.
         toolbox: the tools, which are started.
         max_steps: how often the model may be called for one answer.
-        declares_others: whether the model knows of further tools, which nobody carries out: an
-            answer that calls none but those is the last one.
-        price: what an answer of the model cost.
-        settings: those of `Calls`.
+        declares_others: whether the model is offered further tools, which nobody carries out: an
+            answer that calls only those is the last one.
+        price: prices an answer of the model.
+        settings: further arguments of `Calls`.
     """
 
     def __init__(
@@ -61,43 +61,42 @@ class CallsWithTools(Calls):
 
         Raises:
             LostError: a call of the model got no answer, a tool's server is gone, or the model does
-                not answer within `max_steps` calls, or wants more steps than are kept.
+                not answer within `max_steps` calls, or takes more steps than are kept.
             StoppedError: the run was stopped before the first call.
             StorageError: a file in the answer can't be kept.
         """
-        way = _Way(self._price)
+        exchange = _Exchange(self._price)
         asked = replace(request, tools=self._toolbox.definitions)
         for number in range(self._max_steps):
             try:
                 made = await super().call(asked, slot, continued=continued or number > 0)
             except LostError as lost:
-                raise way.lost(lost) from lost
-            way.add_answer(made)
+                raise exchange.lost(lost) from lost
+            exchange.add_answer(made)
             response = made.response
             if self._is_last(response):
-                return way.result
+                return exchange.result
             if number + 1 == self._max_steps:
                 break
-            if not way.has_room_for(response.tool_calls):
-                text = (
-                    f"the model called so many tools that there are more than {MAX_STEPS:,} steps"
-                )
-                raise way.failed(ProviderError("max_steps", text))
+            if not exchange.has_room_for(response.tool_calls):
+                text = f"the model called too many tools: an answer has at most {MAX_STEPS:,} steps"
+                raise exchange.failed(ProviderError("max_steps", text))
             with Stopwatch() as watch:
                 uses = await self._toolbox.use(response.tool_calls, asked)
-            way.add_tools([use.step for use in uses], watch.elapsed_s)
+            exchange.add_tools([use.step for use in uses], watch.elapsed_s)
             for use in uses:
                 if use.lost is not None:
-                    raise way.failed(use.lost)
+                    raise exchange.failed(use.lost)
             said = Message("assistant", response.output, response.tool_calls)
+            # Some APIs want their own message back, with signatures or ids that we don't know.
             if isinstance(response, ToolRequest):
                 said = NativeMessage(
                     "assistant", response.output, response.tool_calls, native=response.native
                 )
             results = [use.result for use in uses]
             asked = replace(asked, messages=(*asked.messages, said, *results))
-        text = f"the model called tools and gave no answer within `max_steps: {self._max_steps}`"
-        raise way.failed(ProviderError("max_steps", text))
+        text = f"the model was still calling tools after `max_steps: {self._max_steps}`"
+        raise exchange.failed(ProviderError("max_steps", text))
 
     def _is_last(self, response: Response) -> bool:
         if not response.tool_calls:
@@ -105,8 +104,8 @@ class CallsWithTools(Calls):
         return self._declares_others and not self._toolbox.has_any(response.tool_calls)
 
 
-class _Way:
-    """The way to one answer: the calls of the model and of tools so far."""
+class _Exchange:
+    """The calls of the model and of tools that led to one answer, so far."""
 
     def __init__(self, price: Pricer) -> None:
         self._price = price
@@ -122,14 +121,14 @@ class _Way:
             step = Step("model_request", response.model or "", usage=response.usage)
             self._steps.append(replace(step, result=response.output or None, duration_s=duration_s))
             return
-        for step in response.steps:  # of an API that carries out tools of its own
+        for step in response.steps:  # an API that carries out tools of its own
             if step.kind == "model_request":
                 self._steps.append(replace(step, duration_s=duration_s))
             else:
                 self._steps.append(step)
 
     def has_room_for(self, calls: Sequence[ToolCall]) -> bool:
-        """Return True if an answer may have the steps of these calls, and the next answer."""
+        """Return True if there is room for the steps of these calls and of the next answer."""
         return len(self._steps) + len(calls) < MAX_STEPS
 
     def add_tools(self, steps: Sequence[Step], elapsed_s: float) -> None:
@@ -184,11 +183,13 @@ class _Way:
 
     @property
     def _context(self) -> tuple[Passage, ...] | None:
-        """What the API retrieved for all answers; None if it does not tell."""
-        told = [made.response.context for made in self._made if made.response.context is not None]
-        if not told:
+        """The passages that the API retrieved for all answers; None if it does not report them."""
+        contexts = [
+            made.response.context for made in self._made if made.response.context is not None
+        ]
+        if not contexts:
             return None
-        return tuple(passage for passages in told for passage in passages)
+        return tuple(passage for context in contexts for passage in context)
 
     @property
     def _cost_usd(self) -> float | None:

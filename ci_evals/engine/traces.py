@@ -1,5 +1,5 @@
-"""Exported traces of an agent, read from files and matched to cases: answers to grade without
-running anything.
+"""Exported traces of an agent, read from files and matched to cases, to grade without running
+anything.
 """
 
 import json
@@ -32,7 +32,7 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
         match: the attribute that holds the case's id; without it `CASE_ATTRIBUTES`.
 
     Raises:
-        StorageError: a file cannot be read, or is neither.
+        StorageError: a file cannot be read or is not a trace.
     """
     files = [path]
     if path.is_dir():
@@ -107,6 +107,7 @@ def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
         root = roots[0]
         if root.name:
             name = f"{name} ({root.name})"
+        # An agent may recover from errors: only one at the root, without an output, is its failure.
         has_no_output = response is not None and not response.output
         if root.error is not None and has_no_output:
             response = None
@@ -208,7 +209,7 @@ def _event_step(event: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _message(event: Mapping[str, Any]) -> str:
-    """Return the content of an event if it is a message; else nothing."""
+    """Return the content of an event if it is a message, else an empty text."""
     kind = _kind_of(event)
     if "message" not in kind and "response" not in kind:
         return ""

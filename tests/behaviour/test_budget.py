@@ -216,7 +216,9 @@ async def test_an_endpoint_that_reports_no_cost_stops_a_run_that_counts_it(tmp_p
         found = await run(tmp_path)
     assert found.code == 3
     assert server.asked.total() <= 3, "a few may have been under way"
-    assert "Incomplete: the budget counts USD, and chat does not say what its answers" in found.out
+    assert (
+        "Incomplete: the budget is in USD, but chat does not report what its answers" in found.out
+    )
 
 
 async def test_a_budget_in_usd_needs_the_prices_of_all_that_a_case_asks(tmp_path: Path) -> None:
@@ -253,17 +255,17 @@ async def test_a_budget_in_usd_needs_the_prices_of_all_that_a_case_asks(tmp_path
         (
             {"max_cost_usd": 1},
             "'hello'",
-            "the budget counts USD, and agent does not say what its answers cost",
+            "the budget is in USD, but agent does not report what its answers cost",
         ),
         (
             {"per_run": {"max_cost_usd": 1}},
             "'hello'",
-            "the budget counts USD, and agent does not say",
+            "the budget is in USD, but agent does not report",
         ),
         (
             {"max_tokens": 9},
             "'hello'",
-            "the budget counts tokens, and agent does not say how many it used",
+            "the budget is in tokens, but agent does not report how many it used",
         ),
         ({"max_cost_usd": 1}, "{'output': 'hello', 'cost_usd': 0.01}", None),
         ({"max_cost_usd": 1}, "{'output': 'hello', 'cost_usd': 0.0}", None),

@@ -379,7 +379,10 @@ async def test_a_player_that_cannot_go_on_leaves_the_run_without_a_verdict(tmp_p
             {"type": "mock", "error_rate": 1, "retries": 0},
             "the simulated user could not go on: mock error 500",
         ),
-        ({"type": "mock", "default": " "}, "the provider that plays 'terse' answered with nothing"),
+        (
+            {"type": "mock", "default": " "},
+            "the provider that plays 'terse' returned an empty text",
+        ),
     ):
         result = await one(tmp_path, talk(player))
         assert result.status == "errored"

@@ -221,9 +221,12 @@ async def test_a_failing_setup_makes_its_runs_errored_and_the_others_go_on(tmp_p
     ("setup", "message"),
     [
         ({"python": "shop:slow", "timeout_s": 0.2}, "setup shop:slow took more than 0.2 s"),
-        ("shop:a_list", "setup shop:a_list gave a list: expected a mapping of vars by name"),
-        ("shop:numbered", "setup shop:numbered gave a var called 1: expected a name that is text"),
-        ("shop:taken", "setup shop:taken gave 'topic', which is a var of the case, too"),
+        ("shop:a_list", "setup shop:a_list returned a list: expected a mapping of names to values"),
+        (
+            "shop:numbered",
+            "setup shop:numbered returned a var named 1: expected a text as its name",
+        ),
+        ("shop:taken", "setup shop:taken returned 'topic', which is also a var of the case"),
         (
             {"command": [sys.executable, "-c", "raise SystemExit('no database')"]},
             "exit status 1: no database",

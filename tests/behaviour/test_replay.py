@@ -118,7 +118,7 @@ async def test_what_is_asked_otherwise_is_not_recorded_and_errored_with_the_reas
     }
     reason = {
         "kind": "not_recorded",
-        "message": "not in the recording: what is asked is new or has changed",
+        "message": "not in the recording: the question is new or has changed",
     }
     assert errors == {"case-0": reason, "case-5": reason}
 
@@ -247,7 +247,7 @@ async def test_a_file_that_is_no_recording_is_refused_and_earlier_results_stay(
     before = (tmp_path / "first" / "results.jsonl").read_bytes()
     found = await run(tmp_path, "--replay", "notes.txt", out="first")
     assert found.code == 3
-    assert "notes.txt: is not a journal of ci-evals" in found.err
+    assert "notes.txt: is not a ci-evals journal" in found.err
     assert (tmp_path / "first" / "results.jsonl").read_bytes() == before
 
 

@@ -92,9 +92,9 @@ async def test_without_a_journal_it_just_starts_and_says_so(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("my notes\n", "is not a journal of ci-evals"),
-        ('{"question": "q", "answer": "a"}\n', "is not a journal of ci-evals"),
-        ("{}", "is not a journal of ci-evals"),
+        ("my notes\n", "is not a ci-evals journal"),
+        ('{"question": "q", "answer": "a"}\n', "is not a ci-evals journal"),
+        ("{}", "is not a ci-evals journal"),
     ],
 )
 async def test_a_foreign_file_is_refused_and_left_as_it_is(
@@ -121,7 +121,7 @@ async def test_a_journal_of_another_schema_version_is_refused_and_left_as_it_is(
     found = await run(tmp_path, "--resume")
     assert found.code == 3
     assert (
-        "out/results.jsonl:1: the journal is of version 7, and this ci-evals reads version 1"
+        "out/results.jsonl:1: the journal has version 7, but this ci-evals reads version 1"
         in found.err
     )
     assert file.read_bytes() == newer
@@ -188,7 +188,7 @@ async def test_a_foreign_source_leaves_no_result_behind(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("my notes\n")
     found = await run(tmp_path, "--resume-from", "notes.txt")
     assert found.code == 3
-    assert "notes.txt: is not a journal of ci-evals" in found.err
+    assert "notes.txt: is not a ci-evals journal" in found.err
     assert not (tmp_path / "out" / "report.json").exists()
 
 

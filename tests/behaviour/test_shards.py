@@ -123,7 +123,7 @@ async def test_missing_shards_are_named_and_run_when_asked_for(tmp_path: Path) -
         )
         assert server.asked.total() == before
         ran = await merge(tmp_path, "--out", "ran", "--run-missing")
-        assert "shards 2/5, 5/5 are missing: what is missing is run now" in ran.err
+        assert "shards 2/5, 5/5 are missing: running the missing cells" in ran.err
         assert set(server.asked.values()) == {4}
         await ci_evals(tmp_path, "run", "--out", "whole")
     assert comparable(tmp_path / "ran") == comparable(tmp_path / "whole")
@@ -263,7 +263,7 @@ async def test_a_file_without_durations_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text("{}")
     found = await shard(tmp_path, 1, "--balance-by", "notes.json")
     assert found.code == 3
-    assert "notes.json: is not a report of ci-evals" in found.err
+    assert "notes.json: is not a ci-evals report" in found.err
     assert not (tmp_path / "shard-1").exists()
 
 

@@ -245,7 +245,7 @@ async def test_a_model_that_calls_thousands_of_tools_at_once_has_failed(tmp_path
     assert ended.code == 1, ended.out + ended.err
     result = result_in(tmp_path)
     assert result["status"] == "failed"
-    assert result["error"]["message"].endswith("there are more than 5,000 steps")
+    assert result["error"]["message"].endswith("an answer has at most 5,000 steps")
     assert tool_steps(tmp_path) == []
 
 

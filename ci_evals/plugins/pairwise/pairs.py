@@ -58,7 +58,7 @@ def read_answers(path: Path) -> Mapping[str, Answers]:
 
 @dataclass(frozen=True, slots=True)
 class PreferenceJudge:
-    """A function by its `module:function`, or a provider with a rubric."""
+    """A function as `module:function`, or a provider with a rubric."""
 
     function: str | None = None
     provider: ProviderOptions | None = None
@@ -68,7 +68,7 @@ class PreferenceJudge:
 async def ask_preferences(
     suite: CheckedSuite, a: Answers, b: Answers, judge: PreferenceJudge
 ) -> tuple[Pair, ...]:
-    """Show every run that both variants have to the judge, in both orders.
+    """Show the judge every run that both variants have, in both orders: judges favour a position.
 
     Raises:
         ConfigError: the judge cannot be opened.
@@ -78,7 +78,7 @@ async def ask_preferences(
     shared = [key for key in a if key in b and key[0] in cases]
     if not shared:
         raise UsageError(
-            "the two have no answer to the same run of a case of this suite: nothing to compare"
+            "nothing to compare: no run of a case of this suite has an answer of both variants"
         )
     order = {case: number for number, case in enumerate(cases)}
     shared.sort(key=lambda key: (order[key[0]], key[1]))
@@ -91,18 +91,19 @@ async def ask_preferences(
 
 
 async def _pair(prefer: Prefer, case: Case, run: int, a: Response, b: Response) -> Pair:
-    found: list[Preferred | None] = []
+    preferences: list[Preferred | None] = []
     reasons = []
     for first, second in ((a, b), (b, a)):
         try:
             preferred, reason = await prefer(case, first, second)
         except ProviderError as error:
-            found.append(None)
+            preferences.append(None)
             reasons.append(error.message)
         else:
-            found.append(preferred)
+            preferences.append(preferred)
             reasons.append(reason)
-    return Pair(case.id, run, found[0], found[1], one_line(" / ".join(filter(None, reasons))))
+    text = one_line(" / ".join(filter(None, reasons)))
+    return Pair(case.id, run, preferences[0], preferences[1], text)
 
 
 @asynccontextmanager
@@ -113,8 +114,9 @@ async def _open(suite: CheckedSuite, judge: PreferenceJudge) -> AsyncIterator[Pr
             try:
                 function = load_target(judge.function)
             except ConfigError as error:
-                seen = [each.seen_from(Place("--function", None, "")) for each in error.problems]
-                raise ConfigError(seen) from error
+                place = Place("--function", None, "")
+                problems = [problem.seen_from(place) for problem in error.problems]
+                raise ConfigError(problems) from error
             yield _by_function(function, suite.timeout_s)
         else:
             options = judge.provider
@@ -195,7 +197,7 @@ def _question(case: Case) -> object:
 
 
 def _anonymous(response: Response) -> object:
-    """Return an answer without what would tell who gave it."""
+    """Return an answer without anything that tells which variant gave it."""
     if response.turns:
         return [
             {"user": turn.user, "assistant": _anonymous(turn.response)} for turn in response.turns

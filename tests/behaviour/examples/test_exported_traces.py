@@ -25,7 +25,7 @@ def test_cases_without_a_trace_are_no_verdict_and_strangers_are_told(tmp_path: P
     assert ran.code == 3
     assert "1 trace matches no case" in ran.printed
     assert ran.report["totals"]["errored"] == 1
-    assert "no trace belongs to this case: give it the attribute ci_evals.case.id" in " ".join(
+    assert "no trace matches this case: set its attribute ci_evals.case.id" in " ".join(
         ran.printed.split()
     )
 

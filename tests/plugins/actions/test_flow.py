@@ -562,7 +562,7 @@ async def test_a_fork_without_any_recording_gets_no_verdict(repository: Reposito
     assert job.ended.code == 3
     assert job.outputs["verdict"] == "error"
     assert "::warning title=ci-evals::no recording: " in job.ended.out
-    assert "nothing is recorded that could answer" in job.summary
+    assert "no answer is recorded" in job.summary
     assert "is new or has changed" not in job.summary
 
 

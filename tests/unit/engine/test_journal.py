@@ -112,10 +112,10 @@ def test_a_torn_last_line_is_found_and_what_is_before_it_is_whole(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b'{"id": 1}\n', "is not a journal"),
-        (b"hello\n", "is not a journal"),
-        (b'{"journal":"ci-evals","schema_version":99,"suite":{}}\n', "not a header"),
-        (b"\xff\xfe\n", "is not a journal"),
+        (b'{"id": 1}\n', "is not a ci-evals journal"),
+        (b"hello\n", "is not a ci-evals journal"),
+        (b'{"journal":"ci-evals","schema_version":99,"suite":{}}\n', "is not a ci-evals header"),
+        (b"\xff\xfe\n", "is not a ci-evals journal"),
     ],
 )
 def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
@@ -285,7 +285,7 @@ def test_a_foreign_file_makes_no_room_for_a_new_journal(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text(f"my {SECRET}")
     with pytest.raises(
-        StorageError, match=r"results\.jsonl: is not a journal of ci-evals: .* move it away"
+        StorageError, match=r"results\.jsonl: is not a ci-evals journal: .* move it away"
     ):
         Journal(path, Redactor([SECRET]))
     assert path.read_text() == f"my {SECRET}"

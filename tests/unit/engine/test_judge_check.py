@@ -48,6 +48,6 @@ def test_without_one_judge_to_check_it_is_said_which_there_are(
 def test_an_empty_file_has_no_labelled_answers(tmp_path: Path) -> None:
     (tmp_path / "labels.jsonl").write_text("\n")
     with pytest.raises(
-        UsageError, match=r'labels.jsonl: there are no labelled answers in it: expected {"output"'
+        UsageError, match=r'labels.jsonl: has no labelled answers: expected {"output"'
     ):
         read_labelled_answers(tmp_path / "labels.jsonl")

@@ -458,9 +458,9 @@ def test_a_report_has_the_results_of_its_journal(tmp_path: Path) -> None:
     ("content", "what"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b"{}", "is not a report of ci-evals"),
-        (b'{"results": [{"case": "\xff"}]}', "is not a report of ci-evals"),
-        (b'{"results": [{"metadata": ' + b"[" * 100_000, "is not a report of ci-evals"),
+        (b"{}", "is not a ci-evals report"),
+        (b'{"results": [{"case": "\xff"}]}', "is not a ci-evals report"),
+        (b'{"results": [{"metadata": ' + b"[" * 100_000, "is not a ci-evals report"),
     ],
     ids=["missing", "other-json", "binary", "deep"],
 )

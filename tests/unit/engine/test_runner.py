@@ -49,14 +49,16 @@ def test_recorded_runs_cost_nothing() -> None:
 def test_an_answer_without_a_price_cannot_be_held_to_a_budget_in_usd(budget: Budget) -> None:
     (reason,) = reasons(budget, result_of(cost_usd=None))
     assert reason is not None
-    assert reason.startswith("the budget counts USD, and agent does not say what its answers cost")
+    assert reason.startswith(
+        "the budget is in USD, but agent does not report what its answers cost"
+    )
 
 
 @pytest.mark.parametrize("budget", [Budget(max_tokens=1), Budget(per_run=RunBudget(max_tokens=1))])
 def test_an_answer_without_usage_cannot_be_held_to_a_budget_of_tokens(budget: Budget) -> None:
     (reason,) = reasons(budget, result_of(response=Response("x")))
     assert reason is not None
-    assert reason.startswith("the budget counts tokens, and agent does not say how many it used")
+    assert reason.startswith("the budget is in tokens, but agent does not report how many it used")
 
 
 def test_a_budget_of_time_needs_neither_prices_nor_usage() -> None:

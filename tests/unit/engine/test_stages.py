@@ -206,7 +206,7 @@ async def test_a_folder_that_takes_no_files_is_not_the_systems_failure(
 async def test_a_model_api_is_not_given_what_it_cannot_read(tmp_path: Path, module: str) -> None:
     result = await one(tmp_path, {"name": "m", "type": "mock", "before": [f"{module}:speak"]})
     assert result.error is not None
-    assert result.error.message == "m takes text, and the last stage before it made audio/wav"
+    assert result.error.message == "m takes text, but the last stage before it returned audio/wav"
 
 
 def test_stages_take_part_in_the_fingerprint_and_providers_without_stay_as_they_were(
