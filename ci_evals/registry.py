@@ -1,9 +1,9 @@
-"""The one list of everything that has a name: commands, graders, providers, formats and the like.
+"""The one list of everything that has a name: commands, graders, providers, formats and so on.
 
-Each name leads to the `module:attribute` that defines it, which is imported when it is first used.
-The registry knows strings alone: a kind has its type where its class is, as `graders.base.GRADERS`.
-Names of a folder of `plugins/` that is not there are left out, so that help, messages and the JSON
-Schema tell the truth.
+Each name leads to the `module:attribute` that defines it, which is imported on first use. The
+registry has only strings, so that importing it costs nothing; typed registries are next to their
+classes, such as `graders.base.GRADERS`. If a folder of `plugins/` is missing, its names are left
+out, so that help, messages and the JSON Schema list only what works.
 Other packages add names by entry points: see docs/plugins.md.
 """
 
@@ -23,9 +23,9 @@ _PLUGINS = Path(__file__).parent / "plugins"
 
 
 class Entry(NamedTuple):
-    """The target of a name (`module:attribute`), its line of help, and its section there.
+    """The target of a name (`module:attribute`), its line of help, and its section in the help.
 
-    `file` is the name of a report format's file.
+    `file` is the file name of a report format.
     """
 
     target: str
@@ -43,47 +43,47 @@ def plugin_folder(target: str) -> Path | None:
 
 
 def is_installed(target: str) -> bool:
-    """Return False for a target in a folder of `plugins/` that is not there."""
+    """Return False for a target in a folder of `plugins/` that is missing."""
     folder = plugin_folder(target)
     return folder is None or folder.is_dir()
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """The things of one kind by name. Iterating yields names; a lookup imports the thing once.
+    """The objects of one kind by name. Iterating yields names; a lookup imports the object once.
 
-    Our own entries win over entry points of the same name, so using one of ours never looks for
-    installed packages.
+    Our own entries win over entry points of the same name, so that a lookup of ours need not search
+    the installed packages, which takes longer than most of the command.
 
     Args:
         group: the group of entry points that other packages add to, such as `ci_evals.graders`.
-        noun: what one thing is called in errors, such as `grader`.
-        listed: our own entries.
-        base: the class, as `module:attribute`, that the things of other packages must be instances
-            of, or subclasses of where they are classes themselves; empty for anything.
+        noun: the kind in errors, such as `grader`.
+        entries: our own entries.
+        base: the class (`module:attribute`) that objects of other packages must be instances or
+            subclasses of; empty for any object.
     """
 
-    def __init__(self, group: str, noun: str, listed: Mapping[str, Entry], base: str = "") -> None:
+    def __init__(self, group: str, noun: str, entries: Mapping[str, Entry], base: str = "") -> None:
         self.group = group
         self.noun = noun
-        self._listed = listed
+        self._entries = entries
         self._base = base
         self._loaded: dict[str, T] = {}
 
     @cached_property
     def own(self) -> Mapping[str, Entry]:
         """Our own entries that are installed."""
-        return {name: entry for name, entry in self._listed.items() if is_installed(entry.target)}
+        return {name: entry for name, entry in self._entries.items() if is_installed(entry.target)}
 
     @property
     def missing(self) -> Mapping[str, Entry]:
-        """Our own entries whose folder of `plugins/` is not there."""
-        return {name: entry for name, entry in self._listed.items() if name not in self.own}
+        """Our own entries whose folder of `plugins/` is missing."""
+        return {name: entry for name, entry in self._entries.items() if name not in self.own}
 
     def __getitem__(self, name: str) -> T:
-        """Return the thing of this name, imported on first use.
+        """Return the object of this name, imported on first use.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such name.
             PluginError: another package provides it and cannot be used.
         """
         if name not in self._loaded:
@@ -106,7 +106,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return name in self.own or name in self._plugins
 
     def problem(self, name: str) -> str | None:
-        """Return why a thing of another package cannot be loaded; None if it can."""
+        """Return why an object of another package cannot be loaded; None if it can."""
         try:
             self[name]
         except PluginError as error:
@@ -114,13 +114,13 @@ class Registry(Mapping[str, T], Generic[T]):
         return None
 
     def loadable(self) -> Iterator[tuple[str, T]]:
-        """Yield names with things, without those of other packages that cannot be loaded."""
+        """Yield names with objects, without plug-ins of other packages that cannot be loaded."""
         for name in self:
             if self.problem(name) is None:
                 yield name, self[name]
 
     def help(self, name: str) -> str:
-        """Return the line of help of a thing, without importing it."""
+        """Return the line of help of a name, without importing its object."""
         if name in self.own:
             return self.own[name].help
         points = self._plugins[name]
@@ -128,13 +128,13 @@ class Registry(Mapping[str, T], Generic[T]):
         return f"From {packages}."
 
     def section(self, name: str) -> str:
-        """Return the title under which a thing is listed; empty for those of other packages."""
+        """Return the title under which a name is listed; empty for names of other packages."""
         if name in self.own:
             return self.own[name].section
         return ""
 
     def name_of(self, thing: object) -> str | None:
-        """Return the name of a class that is registered; None for any other."""
+        """Return the name of a registered class; None if it isn't registered."""
         target = f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
         for name, entry in self.own.items():
             if entry.target == target:
@@ -145,7 +145,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return None
 
     def own_modules(self) -> dict[str, str]:
-        """Return the module that defines each of our own things, by the name it has in Python."""
+        """Return the module of each of our own objects, by its Python name."""
         modules = {}
         for entry in self.own.values():
             module, _, attribute = entry.target.partition(":")
@@ -154,11 +154,11 @@ class Registry(Mapping[str, T], Generic[T]):
 
     @cached_property
     def _plugins(self) -> Mapping[str, tuple[EntryPoint, ...]]:
-        """The entry points of other packages by name; several of one name are an error on use."""
-        found: dict[str, tuple[EntryPoint, ...]] = {}
+        """The entry points of other packages by name. Several of one name are an error on use."""
+        points: dict[str, tuple[EntryPoint, ...]] = {}
         for point in entry_points(group=self.group):
-            found[point.name] = (*found.get(point.name, ()), point)
-        return found
+            points[point.name] = (*points.get(point.name, ()), point)
+        return points
 
     def _load_plugin(self, name: str) -> T:
         point, *others = self._plugins[name]
@@ -170,7 +170,7 @@ class Registry(Mapping[str, T], Generic[T]):
             )
         try:
             loaded = point.load()
-        except Exception as error:  # the package is not ours: whatever it raises is its own
+        except Exception as error:  # the package is not ours and may raise anything
             raise PluginError(
                 f"{self.noun} {name!r} of {package} cannot be loaded from {point.value}:"
                 f" {describe_exception(error)}"
@@ -194,7 +194,7 @@ def _package_of(point: EntryPoint) -> str:
 
 
 def lazy_attributes(module: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module's `__getattr__` that imports its public names when they are first used.
+    """Return a module's `__getattr__` that imports its public names on first use.
 
     Args:
         module: the module's name.
@@ -229,7 +229,7 @@ COMMANDS: Registry[Any] = Registry(
         ),
         "power": Entry(
             "ci_evals.cli.power:power",
-            "Say what a suite can detect, and what more runs would buy.",
+            "Show what a suite can detect, and what more runs or cases would gain.",
             "Suites",
         ),
         "schema": Entry(
@@ -257,7 +257,7 @@ COMMANDS: Registry[Any] = Registry(
         ),
         "compare": Entry(
             "ci_evals.cli.reports:compare_command",
-            "Compare a report with those of its base, offline.",
+            "Compare a report with reports of its base, offline.",
             "Verdicts",
         ),
         "view": Entry(
@@ -304,7 +304,7 @@ GRADERS: Registry[Any] = Registry(
         "starts_with": Entry("ci_evals.graders.text:StartsWith", "The answer begins with `value`."),
         "ends_with": Entry("ci_evals.graders.text:EndsWith", "The answer ends with `value`."),
         "regex": Entry(
-            "ci_evals.graders.regex:Regex", "A regular expression is found anywhere in the answer."
+            "ci_evals.graders.regex:Regex", "A regular expression matches anywhere in the answer."
         ),
         "is_json": Entry("ci_evals.graders.json:IsJson", "The whole answer is JSON."),
         "contains_json": Entry(
@@ -398,7 +398,7 @@ PROVIDERS: Registry[Any] = Registry(
     {
         "openai": Entry(
             "ci_evals.providers.openai:OpenAI",
-            "OpenAI's chat completions or responses, or any endpoint that speaks like them.",
+            "OpenAI's chat completions or responses, or any compatible endpoint.",
         ),
         "anthropic": Entry("ci_evals.providers.anthropic:Anthropic", "A Claude model."),
         "gemini": Entry("ci_evals.providers.gemini:Gemini", "A Gemini model."),
@@ -406,7 +406,7 @@ PROVIDERS: Registry[Any] = Registry(
         "vertex": Entry("ci_evals.plugins.clouds.vertex:Vertex", "A model of Google's Vertex AI."),
         "embeddings": Entry(
             "ci_evals.providers.openai:Embeddings",
-            "OpenAI's embeddings, or any endpoint that speaks like them.",
+            "OpenAI's embeddings, or any compatible endpoint.",
         ),
         "http": Entry("ci_evals.providers.http:Http", "A service of any kind."),
         "command": Entry("ci_evals.providers.command:Command", "A program, started once per run."),
@@ -440,13 +440,13 @@ TRANSCRIPTS: Registry[Any] = Registry(
     },
     "ci_evals.plugins.tasks.transcripts.reader:TranscriptReader",
 )
-"""What coding agents print about their work."""
+"""The transcripts of coding agents, each with the command that prints it."""
 
 CASE_READERS = {
     "tasks": "ci_evals.plugins.tasks.folders:read_task",
     ".xlsx": "ci_evals.suite.workbook:read_workbook",
 }
-"""What reads files that few suites have, by the key of `cases` or the suffix of a file; for
+"""The readers of files that few suites have, by the key of `cases` or the suffix of a file; for
 `resolve_name`.
 """
 
@@ -512,10 +512,12 @@ IMPORTING = {
     "import": "ci_evals.plugins.importers:import_suite",
     "write": "ci_evals.plugins.importers:suite_text",
 }
-"""What the core asks of the importers' folder, which it does not know; for `resolve_name`."""
+"""The functions of the importers' folder that the core calls without importing it; for
+`resolve_name`.
+"""
 
 FUNCTIONS = {"discover_tasks": "ci_evals.plugins.tasks.folders"}
-"""The functions of plug-ins that `ci_evals` has under their names, and the module of each."""
+"""The functions of plug-ins that `ci_evals` exports, and the module of each."""
 
 HOSTS: Registry[Any] = Registry(
     "ci_evals.hosts",
@@ -537,7 +539,7 @@ HOSTS: Registry[Any] = Registry(
 def find_host(environ: Mapping[str, str]) -> Any:
     """Return the CI system that a process runs in, a `hosts.Host`; None on any other machine.
 
-    Packages that add a host are looked for only where `CI` says that there is one.
+    Entry points for hosts are searched only if `CI` is set, as that takes time.
     """
     names = HOSTS if environ.get("CI") else HOSTS.own
     for variable in names:
@@ -547,7 +549,9 @@ def find_host(environ: Mapping[str, str]) -> Any:
 
 
 def missing_host(environ: Mapping[str, str]) -> Path | None:
-    """Return the folder of the plug-in for the CI system that a process runs in, if it lacks."""
+    """Return the folder of the plug-in for the CI system of this process if it is missing, else
+    None.
+    """
     for variable, entry in HOSTS.missing.items():
         if environ.get(variable) == "true":
             return plugin_folder(entry.target)

@@ -1,4 +1,4 @@
-"""The environment and the streams of a command, and how it prints."""
+"""The environment and the output streams of a command."""
 
 import os
 import subprocess
@@ -19,18 +19,20 @@ _WIDTH_OF_LOG = 120
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment that the command was given.
+    """Return the environment that the command was started with.
 
-    That of the process has lost the credentials that code under test must not see.
+    `os.environ` no longer has the credentials that code under test must not see.
     """
-    given: Mapping[str, str] | None = click.get_current_context().find_root().obj
-    if given is None:
+    original: Mapping[str, str] | None = click.get_current_context().find_root().obj
+    if original is None:
         return os.environ
-    return given
+    return original
 
 
 def git(*arguments: str, folder: Path | None = None) -> str:
-    """Return what git prints in a folder (default: here); nothing if it fails or is missing."""
+    """Return the output of git in a folder (default: the working folder); empty if it fails or is
+    missing.
+    """
     command = ["git"]
     if folder:
         command += ["-C", str(folder)]
@@ -54,8 +56,8 @@ class Console:
         stderr: for progress and remarks.
         output: the format of the outcome: `json`, or a text for people.
         quiet: print no progress.
-        redactor: takes secrets out of everything that is printed, those of loaded suites included.
-        clean_for_log: takes out what the log of a CI system would obey as a command.
+        redactor: takes secrets out of everything that is printed, including those of loaded suites.
+        clean_for_log: disarms text that the log of a CI system would execute as a command.
     """
 
     environ: Mapping[str, str]
@@ -78,7 +80,7 @@ class Console:
 
     @property
     def log(self) -> TextIO:
-        """The stream for a CI system's log: with JSON, stdout is another program's input."""
+        """The stream for a CI system's log: stderr with JSON, as a program reads stdout then."""
         if self.output == "json":
             return self.stderr
         return self.stdout
@@ -90,7 +92,7 @@ class Console:
 
     @property
     def line_start(self) -> str:
-        """The beginning of a line on stderr, which replaces the view of a run."""
+        """The characters that start a line on stderr, and erase the view of a run there."""
         if self.is_live:
             return ERASE_VIEW
         return ""
@@ -116,8 +118,8 @@ class Console:
         return self.clean_for_log(cleaned)
 
     def print(self, text: str) -> None:
-        """Print the outcome on stdout. No log takes a line of JSON for a command."""
-        if self.output == "json":
+        """Print the outcome on stdout."""
+        if self.output == "json":  # no log takes a line of JSON for a command
             text = self.redactor.clean_text(text)
         else:
             text = self.clean(text)
@@ -130,7 +132,7 @@ class Console:
             say(self.stderr, self.line_start + self.clean(text))
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print lines on stderr, even where only the outcome is wanted."""
+        """Print lines on stderr, even if only the outcome is wanted."""
         text = "".join(f"{line}\n" for line in lines)
         say(self.stderr, self.clean(text))
 

@@ -1,4 +1,4 @@
-"""`ci-evals grade`: judge answers that traces have recorded."""
+"""`ci-evals grade`: grade answers in recorded traces."""
 
 from dataclasses import replace
 from itertools import chain
@@ -46,9 +46,9 @@ def grade(
 
     The verdict is the exit code. TRACES are files, or folders of files: OTLP JSON of OpenTelemetry,
     spans exported from Phoenix, Langfuse or LangSmith (one document, or one per line), or a run
-    JSON of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`, `case_id`,
-    `case.id` or `task_id`, or whose input it was asked. Judges are called; cases without a trace
-    are errored.
+    JSON of ag2. A trace belongs to the case whose id is in its attribute `ci_evals.case.id`,
+    `case_id`, `case.id` or `task_id`, or whose input is its question. Judges are called; cases
+    without a trace are errored.
 
     \b
     Example:
@@ -56,27 +56,28 @@ def grade(
     """
     suite = options.load_named_suite(config, Overrides(out=out), offline=True, judging=True)
     recorded = chain.from_iterable(read_traces(path, match) for path in traces)
-    found = match_traces(recorded, suite.cases)
-    if not found.by_case and not found.unmatched:
+    matched = match_traces(recorded, suite.cases)
+    if not matched.by_case and not matched.unmatched:
         places = ", ".join(path.as_posix() for path in traces)
         raise UsageError(f"there is no trace in {places}")
-    if found.unmatched:
-        titles = [repr(trace.title)[:80] for trace in found.unmatched[:5]]
+    if matched.unmatched:
+        titles = [repr(trace.title)[:80] for trace in matched.unmatched[:5]]
         named = ", ".join(dict.fromkeys(titles))
         verb = "match"
-        if len(found.unmatched) == 1:
+        if len(matched.unmatched) == 1:
             verb = "matches"
-        number = number_of(len(found.unmatched), "trace")
+        number = number_of(len(matched.unmatched), "trace")
         console.warn(f"{number} {verb} no case of {suite.file}: {named}")
     cases = []
     for case in suite.cases:
-        runs = len(found.by_case.get(case.id, ()))
+        runs = len(matched.by_case.get(case.id, ()))
         cases.append(replace(case, runs=max(1, runs), providers=(), prompts=()))
+    # Nothing tells which provider of the suite gave the answers: they are one variant of their own.
     suite = replace(suite, providers=(Mock(name="traces"),), prompts=(), cases=cases)
     invocation = Invocation(
         suite=suite,
         journal=suite.out / JOURNAL,
-        traces=found.by_case,
+        traces=matched.by_case,
         checkout=read_checkout(suite.folder),
         run_id=uuid4().hex,
         files=suite.out,

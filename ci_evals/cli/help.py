@@ -1,4 +1,4 @@
-"""The help of commands with many rows: commands and options are listed by purpose."""
+"""Help texts with many rows: commands and options are listed by purpose."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ def write_sections(
     Args:
         formatter: gets the text.
         sections: the names of the rows of each section, by its title. Empty sections are left out.
-        rows: the first column and the help of each row; rows of no section come last.
+        rows: the first column and the help of each row; rows without a section come last.
     """
     others = set(rows)
     for names in sections.values():

@@ -1,4 +1,4 @@
-"""`ci-evals init`: the first suite and workflow of a project, made to fit what is there."""
+"""`ci-evals init`: writes the first suite and workflow of a project, to fit its code."""
 
 import json
 import os
@@ -34,7 +34,7 @@ from ci_evals.user_code.targets import target_parts
 _WORKFLOW = Path(".github/workflows/evals.yml")
 _MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
 _QUESTION = f"""\
-What shall the evals ask? There is no function such as `answer` in agent.py and no web app here.
+What should the evals call? There is no function such as `answer` in agent.py and no web app here.
   a function: support.agent:answer
   a service:  http://localhost:8000/chat
   a command:  node agent.js
@@ -50,20 +50,20 @@ def init(folder: Path) -> None:
 
     evals.yaml goes into FOLDER (default: here), a workflow into the repository's .github, and the
     results folder into .gitignore. A promptfooconfig.yaml in FOLDER is imported, a function such as
-    `answer` in agent.py is called, an app of FastAPI or Flask is started and sent the questions,
-    and the workflow gets the keys that the project names. If there is none of these, init asks in a
-    terminal what answers. Without an answer, the suite has canned answers, so that it runs at once,
-    and the workflow fails until the suite asks something else.
+    `answer` in agent.py is called, a FastAPI or Flask app is started and sent the questions, and
+    the workflow gets the keys that the project names. If there is none of these, init asks in a
+    terminal what to call. Without a reply, the suite gets canned answers: it runs at once, but the
+    workflow fails until you replace them.
 
     No file is overwritten.
     """
     project = Project(folder)
     workflow = project.root / _WORKFLOW
     try:
-        for each in (folder, workflow.parent):
-            each.mkdir(parents=True, exist_ok=True)
+        for needed in (folder, workflow.parent):
+            needed.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{each}: this folder cannot be made: {error.strerror}") from error
+        raise StorageError(f"{needed}: cannot create this folder: {error.strerror}") from error
 
     suite = project.suite or folder / DEFAULT_NAMES[0]
     target = None
@@ -94,7 +94,7 @@ def init(folder: Path) -> None:
     if is_demo:
         _warn_of_canned_answers(suite, has_own_workflow=is_kept)
     if keys and not is_kept:
-        _say(f"before you push, make these secrets of the repository:\n  {', '.join(keys)}")
+        _say(f"before you push, add these secrets to the repository:\n  {', '.join(keys)}")
     if ACTION in read_file(workflow):
         _say(
             f"before you push, replace this placeholder in {workflow.as_posix()}\n"
@@ -121,7 +121,7 @@ def _warn_of_canned_answers(suite: Path, *, has_own_workflow: bool) -> None:
     line = _line_of("type: mock", suite)
     remedy = "write your function, service or command here"
     place = f"{suite.as_posix()}:{line}"
-    _say(f"canned answers test nothing of yours, {consequence}:\n  {place}: {remedy}")
+    _say(f"canned answers don't test your code, {consequence}:\n  {place}: {remedy}")
 
 
 def _say(text: str) -> None:
@@ -131,7 +131,7 @@ def _say(text: str) -> None:
 def _installed_action() -> str | None:
     """Return the action for a workflow to use, `OWNER/NAME@COMMIT`.
 
-    It is where this ci-evals was installed from; None if that is not a commit on GitHub.
+    It is the source from which this ci-evals was installed; None if that is not a commit on GitHub.
     """
     origin = json.loads(distribution("ci-evals").read_text("direct_url.json") or "{}")
     url = origin.get("url", "")
@@ -152,14 +152,14 @@ def _installed_action() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The provider that a suite asks.
+    """The provider of the new suite.
 
     Args:
-        name: what it is, for people.
-        remark: what is to be known of it.
-        settings: the provider.
-        pythonpath: the folder to import it from; None if it is found without.
-        to_do: what must be completed by hand, if anything.
+        name: its name for people.
+        remark: a comment for the suite file.
+        settings: the entry in `providers`.
+        pythonpath: the folder to import it from; None if none has to be named.
+        to_do: what must be completed by hand; empty if nothing.
     """
 
     name: str
@@ -175,9 +175,10 @@ _COMPLETE_ROUTE = "write the path, `body` and `output` of the route that answers
 
 
 def _find_target(project: Project) -> _Target | None:
-    """Return what answers in a project; None if nothing known does.
+    """Return the function or web app of a project that can be asked; None if none is found.
 
-    A route of a web app says more of its answers than a function without annotations.
+    A web app's route is preferred to a function without annotations, because it shows more of what
+    an answer is.
     """
     app = project.web_app
     has_route = app is not None and app.has_route
@@ -189,11 +190,11 @@ def _find_target(project: Project) -> _Target | None:
 
 
 def _ask_for_target() -> _Target | None:
-    """Ask what answers; None if nobody can be asked, or nothing does yet."""
+    """Ask the user what to call; None without a terminal or a reply."""
     if not sys.stdin.isatty():
         return None
     _say(_QUESTION)
-    text: str = click.prompt("what answers", default="", show_default=False, err=True).strip()
+    text: str = click.prompt("what to call", default="", show_default=False, err=True).strip()
     if not text:
         return None
     if target_parts(text) is not None:
@@ -235,7 +236,7 @@ def _start(app: WebApp, cwd: str) -> _Target:
 
 
 def _import_suite(path: Path, foreign: Path, folder: Path) -> None:
-    """Write a suite, and its files, from the config of another tool."""
+    """Write a suite and its files from the config of another tool."""
     if not is_installed(IMPORTING["import"]):
         lacking = plugin_folder(IMPORTING["import"])
         text = f"importing it needs the plug-in {lacking}, which is missing"
@@ -310,7 +311,10 @@ def _write(path: Path, text: str, remark: str = "") -> None:
 
 
 def _render(template: str, **values: object) -> str:
-    """Render a file of `templates/init`. Their syntax doesn't collide with YAML's or GitHub's."""
+    """Render a file of `templates/init`.
+
+    The delimiters differ from Jinja2's, because `{{ … }}` is used by suites and by GitHub.
+    """
     environment = Environment(  # noqa: S701  makes no HTML
         loader=FileSystemLoader(templating.folder() / "init"),
         undefined=StrictUndefined,
@@ -345,7 +349,7 @@ def _ignore_results(path: Path) -> None:
 
 
 def _keys_of(suite: Path) -> list[str]:
-    """Return the variables that a suite names, and those that its model APIs read by default."""
+    """Return the variables that a suite names, and the ones that its model APIs read by default."""
     named: list[str] = []
     used: list[str] = []
     for line in read_file(suite).splitlines():

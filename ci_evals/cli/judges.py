@@ -57,7 +57,7 @@ def judge() -> None:
     show_default=True,
     help="Grade this many stored answers again.",
 )
-@options.option("--yes", "-y", is_flag=True, help="Pay for it without being asked.")
+@options.option("--yes", "-y", is_flag=True, help="Accept the cost without being asked.")
 @options.output
 def judge_check(
     *,
@@ -76,8 +76,8 @@ def judge_check(
     and a Cohen's kappa whose 95 % interval is at 0.6 or above.
 
     With RESULTS, the results folder of a run (default: the suite's), stored answers are graded
-    again. It says how much of the noise between runs is the judge's, and what more `samples` or
-    runs would buy. It says first what that costs.
+    again. The outcome says how much of the noise between runs is the judge's, and what more
+    `samples` or runs would gain. The cost is shown first.
 
     \b
     Exit codes with labels: 0 fit to gate · 1 not fit · 3 too little to tell
@@ -96,15 +96,15 @@ def judge_check(
                 "--rubric is for labels; stored answers are graded by all judges"
             )
         return _check_noise(suite, path or suite.out, answers, console, output, asks=not yes)
-    found = run_until_signal(
+    check = run_until_signal(
         check_judge(suite, find_judge(suite, rubric), read_labelled_answers(path))
     )
-    for reason in dict.fromkeys(found.unanswered[:3]):
+    for reason in dict.fromkeys(check.unanswered[:3]):
         console.remark(f"no verdict: {reason}")
-    console.print(render_judge_check(found, output))
-    if found.fit is None:
+    console.print(render_judge_check(check, output))
+    if check.fit is None:
         return 3
-    if not found.fit:
+    if not check.fit:
         return 1
     return 0
 
@@ -118,39 +118,39 @@ def _check_noise(
     *,
     asks: bool,
 ) -> int:
-    """Grade stored answers again, and say how noisy the judge is.
+    """Grade stored answers again, and print how noisy the judge is.
 
     Raises:
         UsageError: there are too few, or nobody agreed to pay.
     """
     if folder.name == JOURNAL:
         folder = folder.parent
-    found = find_judged_answers(suite, read_report(folder).report, folder / JOURNAL)
-    chosen = found.spread(answers)
+    judged = find_judged_answers(suite, read_report(folder).report, folder / JOURNAL)
+    chosen = judged.spread(answers)
     if len(chosen) < FEWEST_ANSWERS:
         text = f"{folder.as_posix()} has {number_of(len(chosen), 'answer')} that this suite's"
-        text = f"{text} judges have graded, and {FEWEST_ANSWERS} are needed"
-        if found.outdated:
-            text = f"{text}; {found.outdated:,} more are of an earlier version of the suite"
+        text = f"{text} judges have graded, but {FEWEST_ANSWERS} are needed"
+        if judged.outdated:
+            text = f"{text}; {judged.outdated:,} more are of an earlier version of the suite"
         raise UsageError(f"{text}: run the suite again")
-    console.say([_price(found, chosen)])
+    console.say([_price(judged, chosen)])
     if asks:
         _ask_to_pay()
     regrading = Regrading(suite, chosen, folder)
 
     def findings() -> NoiseReport:
-        return report_noise(found, len(chosen), regrading)
+        return report_noise(judged, len(chosen), regrading)
 
     async def regrade() -> None:
         try:
             await regrading.run()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # show what has been paid for so far
             console.print(render_judge_noise(findings(), output))
             raise
 
     run_until_signal(regrade())
     report = findings()
-    reasons = [each.outcome.error.sentence for each in report.unjudged if each.outcome.error]
+    reasons = [answer.outcome.error.sentence for answer in report.unjudged if answer.outcome.error]
     for reason in list(dict.fromkeys(reasons))[:3]:
         console.remark(f"no verdict: {reason}")
     console.print(render_judge_noise(report, output))
@@ -159,30 +159,30 @@ def _check_noise(
     return 3
 
 
-def _price(found: JudgedAnswers, chosen: Sequence[GradedAnswer]) -> str:
-    """Say what a second grading costs, by what the first one did."""
+def _price(judged: JudgedAnswers, chosen: Sequence[GradedAnswer]) -> str:
+    """Return a sentence on the cost of a second grading, estimated from the first one."""
     calls = sum(answer.judge_calls for answer in chosen)
     first = Judging()
-    for answer in found.answers:
+    for answer in judged.answers:
         if answer.result.judging is not None:
             first += answer.result.judging
-    cost = "at a price that is not known"
+    cost = "at an unknown price"
     if first.cost_usd is not None and not first.unpriced:
         cost = f"about {usd(first.cost_usd / first.calls * calls)}"
     failed = [answer for answer in chosen if answer.result.status == "failed"]
     return (
-        f"grading {len(chosen):,} of {number_of(len(found.answers), 'answer')} again"
+        f"grading {len(chosen):,} of {number_of(len(judged.answers), 'answer')} again"
         f" ({len(failed):,} failed, {len(chosen) - len(failed):,} passed):"
         f" about {number_of(calls, 'call')} of the judge, {cost}"
     )
 
 
 def _ask_to_pay() -> None:
-    """Ask if it is worth the price.
+    """Ask the user to accept the cost.
 
     Raises:
-        UsageError: nobody is there to answer.
+        UsageError: nobody can be asked.
     """
     if not sys.stdin.isatty():
-        raise UsageError("nothing was called: add --yes to agree to that")
-    click.confirm("go on?", abort=True, err=True)
+        raise UsageError("nothing was called: add --yes to accept the cost")
+    click.confirm("continue?", abort=True, err=True)

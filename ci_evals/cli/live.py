@@ -20,7 +20,7 @@ from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.saved import report_so_far
 from ci_evals.reports.summary import Summary
 
-_LOOK_INTERVAL_S = 2.0  # at which an open page asks whether there is more to show
+_LOOK_INTERVAL_S = 2.0  # between looks at the files for an open page
 _HOST = "127.0.0.1"
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
@@ -35,7 +35,7 @@ _WAITING = Markup(
 
 
 def summarize_journal(path: Path) -> Summary | None:
-    """Return what a journal has by now, with counts instead of a verdict; None without results."""
+    """Return a summary of a journal so far, with counts for a verdict; None without results."""
     started = headers(path)
     if not started:
         return None
@@ -55,18 +55,18 @@ def _progress(report: SuiteReport, planned: int) -> str:
     """`3 of 5 runs so far: 1 failed`."""
     counts = {"failed": report.failed, "errored": report.errored}
     bad = [f"{count:,} {status}" for status, count in counts.items() if count]
-    found = "all passed"
+    outcome = "all passed"
     if bad:
-        found = ", ".join(bad)
-    return f"{len(report.records):,} of {planned:,} runs so far: {found}"
+        outcome = ", ".join(bad)
+    return f"{len(report.records):,} of {planned:,} runs so far: {outcome}"
 
 
 @dataclass(frozen=True)
 class LivePage:
-    """The page of the newest run in a folder: of its report, or of its journal until there is one.
+    """The page of the newest run in a folder: its report, or its journal until there is one.
 
     Args:
-        folder: a results folder, or one with those of several suites.
+        folder: a results folder, or a folder with the results folders of several suites.
         read_report: returns the summary of the report in a results folder.
     """
 
@@ -74,21 +74,22 @@ class LivePage:
     read_report: Callable[[Path], Summary]
 
     def newest_version(self) -> str:
-        """Return a key of the state of the files."""
+        """Return a key that changes with the files."""
         journal = self._newest_journal()
-        found = []
+        states = []
         for path in (journal, journal.with_name(REPORT)):
             with suppress(FileNotFoundError):
                 status = path.stat()
-                found.append(f"{path.parent.name} {status.st_size} {status.st_mtime_ns}")
-        return digest([found, is_being_written(journal)])
+                states.append(f"{path.parent.name} {status.st_size} {status.st_mtime_ns}")
+        return digest([states, is_being_written(journal)])
 
     def _newest_journal(self) -> Path:
         journals = journals_at(self.folder)
         return max(journals, key=lambda path: path.stat().st_mtime if path.is_file() else 0)
 
     def render(self) -> bytes:
-        """Return the page, or what it waits for."""
+        """Return the page, or one that says what it waits for."""
+        # Taken before the files are read: a change meanwhile is shown next, not missed.
         version = self.newest_version()
         journal = self._newest_journal()
         message = f"Waiting for a run in {self.folder.as_posix()} …"
@@ -108,7 +109,7 @@ class LivePage:
 
 @asynccontextmanager
 async def run_server(page: LivePage, port: int = 0) -> AsyncIterator[str]:
-    """Serve a page on loopback until the context ends; gives its URL. Port 0 is any free one.
+    """Serve a page on loopback until the context ends; yield its URL. Port 0 is any free port.
 
     Raises:
         UsageError: the port is taken.
@@ -131,9 +132,11 @@ async def run_server(page: LivePage, port: int = 0) -> AsyncIterator[str]:
     async def refuse_other_hosts(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Keep pages of other sites, whose name may be made to lead here, from reading answers."""
+        """Keep pages of other sites from reading answers: a site may make its own name resolve to
+        this machine (DNS rebinding).
+        """
         if request.url.host not in (_HOST, "localhost"):
-            raise web.HTTPForbidden(text=f"only http://{_HOST} leads here")
+            raise web.HTTPForbidden(text=f"only http://{_HOST} is served")
         return await handler(request)
 
     app = web.Application(middlewares=[refuse_other_hosts])

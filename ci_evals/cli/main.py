@@ -19,13 +19,13 @@ from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import COMMANDS, find_host
 from ci_evals.streams import flush_streams, prepare_streams, say
 
-_OURS = "CI_EVALS_"  # the names that ci-evals gives to its own processes begin with `_`
+_OURS = "CI_EVALS_"  # variables for processes of our own begin with `_`, and are no options
 _MAX_PROBLEMS_SHOWN = 50
 _BUG = "This is a bug in ci-evals. Please report it with the lines above."
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are run, and listed by purpose."""
+    """A group that imports commands when they are run, and lists them by purpose."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -33,14 +33,14 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if there is none of this name."""
+        """Import a command; None if there is no command of this name."""
         del ctx
         return COMMANDS.get(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, and suggest one for a name that is misspelt."""
+        """Find the command; suggest one for a misspelt name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             text = f"No such command {name!r}."
@@ -51,7 +51,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the names and help of all commands, which takes no import."""
+        """Write the names and help of all commands without importing them."""
         del ctx
         sections: dict[str, list[str]] = {}
         for name in COMMANDS:
@@ -72,7 +72,7 @@ def group(ctx: click.Context) -> None:
     """The merge gate for the behaviour of LLM apps and agents.
 
     Runs every case of a suite on every provider and prompt, several times, grades the answers, and
-    tells by its exit code if they are good enough to merge.
+    tells by its exit code whether they are good enough to merge.
 
     \b
     Start here:
@@ -91,11 +91,11 @@ def group(ctx: click.Context) -> None:
 
 
 def _unknown_variables(environ: Mapping[str, str], command: click.Command) -> Iterator[str]:
-    """Yield a sentence on each variable that looks like one of ours and sets no option.
+    """Yield a warning for each variable that looks like one of ours but sets no option.
 
     Args:
         environ: the environment.
-        command: the command that runs. Others are imported only if it lacks a variable.
+        command: the command that runs. The others are imported only if it doesn't know a variable.
     """
     given = {name for name, value in environ.items() if name.startswith(_OURS) and value}
     given.difference_update(_variables_of(command))
@@ -104,7 +104,8 @@ def _unknown_variables(environ: Mapping[str, str], command: click.Command) -> It
     known: set[str] = set()
     for _, other in COMMANDS.loadable():
         known.update(_variables_of(other))
-    settings = [each.removeprefix(_OURS) for each in sorted(known)]
+    # Compared without the prefix that all share, which would make any two names alike.
+    settings = [variable.removeprefix(_OURS) for variable in sorted(known)]
     for name in sorted(given - known):
         text = f"the variable {name} sets no option of any command"
         if close := closest(name.removeprefix(_OURS), settings):
@@ -129,7 +130,7 @@ def main() -> NoReturn:
     folder = Path.cwd()  # code under test may change it
     try:
         host = find_host(environ)
-        if host:
+        if host:  # code under test sees `os.environ`; the host itself keeps the copy
             host.remove_credentials(os.environ)
         returned = group.main(standalone_mode=False, prog_name="ci-evals", obj=environ)
         code = int(returned or 0)
@@ -137,6 +138,7 @@ def main() -> NoReturn:
         end_if_forked()
         failure = _describe(raised, environ)
         code = failure.exit_code
+        # An error may come before a suite has named its secrets.
         redactor = Redactor(sensitive_values(environ))
         text = redactor.clean_text(failure.text)
         if host:
@@ -155,7 +157,7 @@ def report_unproven(ending: Unproven) -> int:
     """Report that a command ended without a verdict, and return the exit code.
 
     Args:
-        ending: how its process ended.
+        ending: the end of its process.
     """
     how = f"exit status {ending.status}"
     if ending.status < 0:
@@ -183,12 +185,12 @@ class _Failure(NamedTuple):
 
 
 def _describe(raised: BaseException, environ: Mapping[str, str]) -> _Failure:
-    """Return the exit code and the text of an error. This is the one place that decides them."""
+    """Return the exit code and the text of an error. Only this function decides them."""
     match raised:
         case KeyboardInterrupt() | click.Abort():
             return _Failure(130)
         case BrokenPipeError():
-            return _Failure(141)  # as a shell has it for SIGPIPE
+            return _Failure(141)  # the exit code that shells report for SIGPIPE
         case click.BadParameter() if variable := _variable_of(raised):
             text = f"{variable}: {raised.message}"
             return _failure(2, f"error: {text}", text)
@@ -202,7 +204,7 @@ def _describe(raised: BaseException, environ: Mapping[str, str]) -> _Failure:
         case CiEvalsError():
             return _failure(2, f"error: {raised}", str(raised))
         case SystemExit() if "_CI_EVALS_COMPLETE" in environ:
-            raise raised  # click ends so after completing a command line for a shell
+            raise raised  # click's end of completing a command line for a shell
         case _:
             text = "".join(traceback.format_exception(raised))
             message = f"{type(raised).__name__}: a bug in ci-evals; the log has the details"
@@ -210,7 +212,7 @@ def _describe(raised: BaseException, environ: Mapping[str, str]) -> _Failure:
 
 
 def _variable_of(error: click.BadParameter) -> str | None:
-    """Return the environment variable that has a wrong value; None if an argument has it."""
+    """Return the environment variable with the wrong value; None if it is in an argument."""
     if error.ctx is None or error.param is None or error.param.name is None:
         return None
     if error.ctx.get_parameter_source(error.param.name) is not ParameterSource.ENVIRONMENT:
@@ -228,7 +230,7 @@ def _variable(option: click.Parameter, prefix: str | None) -> str | None:
 
 
 def _failure(exit_code: int, text: str, message: str) -> _Failure:
-    """Return a failure whose one problem has no place in a file."""
+    """Return a failure with one problem that is not in a file."""
     problem = Problem("", None, "", message)
     return _Failure(exit_code, text, (problem,))
 

@@ -31,7 +31,7 @@ option = partial(click.option, allow_from_autoenv=False)
 """An option for the command line only."""
 
 setting = partial(click.option, show_envvar=True)
-"""An option that can also be set by a variable: `--max-runs` by CI_EVALS_MAX_RUNS."""
+"""An option that an environment variable can set, too: CI_EVALS_MAX_RUNS sets `--max-runs`."""
 
 
 def to_names(
@@ -64,7 +64,7 @@ def _config(*names: str) -> Decorator:
 
 
 class _PathPerLine(click.Path):
-    """A path; a variable has one on each line."""
+    """A path. A variable may have several, one on each line: paths may contain spaces."""
 
     def split_envvar_value(self, rv: str) -> list[str]:
         return [line.strip() for line in rv.splitlines() if line.strip()]
@@ -86,7 +86,7 @@ def suites(command: Callable[..., Any]) -> Callable[..., Any]:
         source = click.get_current_context().get_parameter_source("config")
         if suites and config and source is ParameterSource.COMMANDLINE:
             raise click.UsageError(
-                f"--config {config[0]} and {suites[0]}: name suites side by side, without an option"
+                f"--config {config[0]} and {suites[0]}: pass all suites as arguments"
             )
         return command(named=suites or config, **values)
 
@@ -164,7 +164,7 @@ def collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator]) 
     Args:
         kind: makes the argument; called with the values by name.
         name: the name of the argument.
-        options: by the name of their value.
+        options: the options by the name of their value.
     """
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -175,6 +175,7 @@ def collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator]) 
             return command(**values)
 
         decorated: Callable[..., Any] = call
+        # Decorators apply from the bottom up; reversed, `--help` lists the options in order.
         for add_option in reversed(options.values()):
             decorated = add_option(decorated)
         return decorated
@@ -204,7 +205,7 @@ def load_named_suite(
     """Load a suite, with `overrides` in place of its own values.
 
     Args:
-        config: its file; None for the one in this folder.
+        config: its file; None for the suite in the working folder.
         overrides: the values set on the command line.
         offline: True if no provider is called; then their keys may be missing.
         judging: True if judges are called even when offline.
@@ -222,18 +223,18 @@ def load_named_suite(
     learn_secrets(suite)
     if suite.imported:
         click.echo(
-            f"{suite.file} is {suite.imported}'s, translated as it is read:"
-            " `ci-evals import` makes a suite of it",
+            f"{suite.file} is a config of {suite.imported}, translated on the fly:"
+            " `ci-evals import` turns it into a suite",
             err=True,
         )
     return suite
 
 
 def choose_variant(variants: Mapping[str, T], name: str | None, where: str) -> tuple[str, T]:
-    """Choose one variant of a report; without a name, the only one that it has.
+    """Choose a variant of a report by its name; without a name, the only one.
 
     Raises:
-        UsageError: there is none of that name, or more than one to choose from.
+        UsageError: there is no variant of that name, or no name and several variants.
     """
     if name is None and len(variants) == 1:
         return next(iter(variants.items()))

@@ -1,4 +1,4 @@
-"""`ci-evals power`: what a suite can detect, and what more runs or cases would buy."""
+"""`ci-evals power`: the losses that a suite can detect, and the gain from more runs or cases."""
 
 from collections import Counter
 from pathlib import Path
@@ -38,10 +38,9 @@ def power(
     providers: tuple[str, ...] | None,
     output: PowerFormat,
 ) -> None:
-    """Say what a suite can detect, and what more runs would buy.
+    """Show what a suite can detect, and what more runs or cases would gain.
 
-    Also says what more cases would buy. Calls nothing and costs nothing. CONFIG is the same as
-    --config.
+    Calls nothing and costs nothing. CONFIG is the same as --config.
 
     \b
     Examples:
@@ -51,11 +50,11 @@ def power(
     suite = options.load_named_suite(
         file or config, Overrides(runs=runs, providers=providers), offline=True
     )
-    known = None
+    baseline = None
     if history:
-        known = read_baseline(history, suite.name)
-    if isinstance(known, NoComparison):
-        raise StorageError(known.sentence)
+        baseline = read_baseline(history, suite.name)
+    if isinstance(baseline, NoComparison):
+        raise StorageError(baseline.sentence)
     runs_of_cases: Counter[int] = Counter()
     cases_of_variants: Counter[Variant] = Counter()
     for case in suite.cases:
@@ -63,5 +62,6 @@ def power(
         cases_of_variants.update(filter(case.runs_on, suite.columns))
     [(most_common_runs, _)] = runs_of_cases.most_common(1)
     source = ", ".join(path.as_posix() for path in history)
-    found = power_of(suite.name, list(cases_of_variants.values()), most_common_runs, known, source)
-    Console.of_process(output).print(render_power(found, output))
+    cases = list(cases_of_variants.values())
+    report = power_of(suite.name, cases, most_common_runs, baseline, source)
+    Console.of_process(output).print(render_power(report, output))

@@ -1,4 +1,4 @@
-"""A project as its files show it: what answers in it, and what its workflow needs."""
+"""Reads from a project's files what a suite could call, and what its workflow needs."""
 
 import ast
 import os
@@ -19,6 +19,7 @@ from ci_evals.registry import PROVIDERS
 from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
 from ci_evals.user_code.folders import find_code_folders
 
+# `init` should answer at once, whatever folder it is started in.
 _MOST_FILES = 300
 _MOST_BYTES = 1_000_000
 _DEEPEST = 4
@@ -29,10 +30,10 @@ _NOT_THE_APP = {
 
 
 class Project:
-    """A project, known by its files only: none of its code is run.
+    """A project, known from its files only: none of its code is run.
 
     Args:
-        folder: where the suite is to be. The code is there, too, or in the repository around it.
+        folder: the folder for the suite. The code is there, too, or in the repository around it.
     """
 
     _MODULES = ("agent", "app", "assistant", "bot", "chatbot", "chat", "main")
@@ -61,10 +62,15 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        here = folder.resolve()
-        home = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
-        self.inside = here.relative_to(home).as_posix()
-        self.root = Path(os.path.normpath(folder / os.path.relpath(home, here)))
+        resolved = folder.resolve()
+        repository = resolved
+        for parent in (resolved, *resolved.parents):
+            if (parent / ".git").exists():
+                repository = parent
+                break
+        self.inside = resolved.relative_to(repository).as_posix()
+        # Relative where `folder` is, as messages name paths below it.
+        self.root = Path(os.path.normpath(folder / os.path.relpath(repository, resolved)))
         self.code = folder
         self._sources = _find_sources(folder)
         if not self._sources and self.root != folder:
@@ -75,7 +81,7 @@ class Project:
 
     @property
     def suite(self) -> Path | None:
-        """The suite that exists already."""
+        """The suite that already exists; None if there is none."""
         for folder in (self.folder, self.folder / ".github"):
             for name in DEFAULT_NAMES:
                 if (folder / name).exists():
@@ -84,7 +90,7 @@ class Project:
 
     @property
     def foreign(self) -> Path | None:
-        """The config of another tool."""
+        """The config of another tool; None if there is none."""
         for name in FOREIGN_NAMES:
             if (self.folder / name).is_file():
                 return self.folder / name
@@ -92,7 +98,7 @@ class Project:
 
     @property
     def target(self) -> str | None:
-        """A function that takes a question, as `module:function`."""
+        """A function that takes a question, as `module:function`; None if none is found."""
         if self._function is None:
             return None
         source, function = self._function
@@ -108,11 +114,11 @@ class Project:
 
     @property
     def pythonpath(self) -> str | None:
-        """The folder from which the target is imported; None if it is found without."""
+        """The folder from which the target is imported; None if none has to be named."""
         if self._function is None or self._function[0].file.parts[0] != "src":
             return None
-        found = find_code_folders(self.folder, ())
-        if (self.code / "src").resolve() in (*found.named, *found.usual):
+        folders = find_code_folders(self.folder, ())
+        if (self.code / "src").resolve() in (*folders.named, *folders.usual):
             return None
         return "src"
 
@@ -134,7 +140,7 @@ class Project:
 
     @cached_property
     def web_app(self) -> WebApp | None:
-        """The web app that it is."""
+        """The web app in its sources; None if there is none."""
         return find_web_app(self._sources)
 
     def _takes_question(self, function: Definition) -> bool:
@@ -160,7 +166,7 @@ class Project:
 
     @property
     def keys(self) -> list[str]:
-        """The variables with keys that the project names."""
+        """The environment variables with keys that the project names."""
         keys: list[str] = []
         for end in (".example", ".sample", ".template", ""):
             text = read_file(self.code / f".env{end}")
@@ -172,7 +178,7 @@ class Project:
 
     @property
     def install(self) -> str | None:
-        """The command that installs what its code needs."""
+        """The command that installs the project's dependencies; None if it is not known."""
         if self.target is None and self.web_app is None:
             return None
         inside = self.inside
@@ -205,13 +211,13 @@ class Project:
             branch = usual.partition("\n")[0]
         if not branch:
             branch = git("symbolic-ref", "--short", "HEAD", folder=self.folder)
-        if not re.fullmatch(r"[\w./-]+", branch):
+        if not re.fullmatch(r"[\w./-]+", branch):  # it is written into YAML without quotes
             return "main"
         return branch
 
 
 def _find_sources(folder: Path) -> Sequence[Module]:
-    """Return the files of Python in a folder, those nearest to the top first."""
+    """Return the Python files in a folder, the ones nearest to the top first."""
     found: list[tuple[int, Path]] = []
     for place, folders, names in os.walk(folder):
         inside = Path(place).relative_to(folder)
@@ -232,7 +238,7 @@ def _find_sources(folder: Path) -> Sequence[Module]:
 
 
 def _read_source(folder: Path, file: Path) -> Module | None:
-    """Return a file of Python; None if it has no name to import it by, or cannot be read."""
+    """Return a Python file; None if it cannot be imported by a name, or cannot be read."""
     parts = file.with_suffix("").parts
     if parts[0] == "src":
         parts = parts[1:]
@@ -245,7 +251,7 @@ def _read_source(folder: Path, file: Path) -> Module | None:
         if path.stat().st_size > _MOST_BYTES:
             return None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those on its code are for its own tools
+            warnings.simplefilter("ignore")  # a SyntaxWarning on code that isn't ours helps nobody
             tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
@@ -261,9 +267,8 @@ def read_file(path: Path) -> str:
 
 
 def key_variables(kind: str) -> list[str]:
-    """Return the variable from which a provider of this type reads its key; none if it needs none.
-
-    Imports that provider alone.
+    """Return the variable from which a provider of this type reads its key, in a list; an empty one
+    if it needs none. Only that provider is imported.
     """
     options = PROVIDERS.get(kind)
     if options is None or not issubclass(options, ModelOptions):

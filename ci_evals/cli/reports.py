@@ -49,11 +49,11 @@ _OF_VARIANT = "::"
 def compare_reports(base: Sequence[Path], head: Path) -> Summary:
     """Compare a saved report with others.
 
-    The verdict is that of the head's own gate on the comparison alone, without its bars. A suspect
-    counts as regressed only with the confirm runs that it got in its run.
+    The head's own gate decides, by the comparison alone and without its bars. A suspect counts as
+    regressed only with the confirm runs of the head's run.
 
     Args:
-        base: reports, folders of them, or folders of such folders: the newest and its history.
+        base: reports, folders of them, or folders of such folders: the newest with its history.
         head: the report to compare, or its folder.
 
     Raises:
@@ -66,14 +66,14 @@ def compare_reports(base: Sequence[Path], head: Path) -> Summary:
 
 
 def compare_variants(base: Path, head: Path) -> Summary:
-    """Compare the planned runs of a variant with those of another, of one saved report or of two.
+    """Compare the planned runs of two variants of one saved report, or of two.
 
     Args:
         base, head: each `PATH::VARIANT`, or the path of a report with a single variant.
 
     Raises:
         StorageError: see `compare_reports`.
-        UsageError: a report has no such variant, or has several and none is named.
+        UsageError: a report has no such variant, or has several, none of which is named.
     """
     name, saved_base = _read_variant(base)
     _, saved = _read_variant(head)
@@ -114,7 +114,7 @@ def summary_to_view(path: Path, base: Sequence[Path] = ()) -> Summary:
 
     Args:
         path: the report, or its folder.
-        base: what to compare it with; default: the baseline of the run itself.
+        base: the reports to compare it with; default: the baseline of the run itself.
 
     Raises:
         StorageError: see `read_report`.
@@ -136,17 +136,17 @@ def explain_cells(
     suite: str | None = None,
     base: Sequence[Path] = (),
 ) -> list[Explanation]:
-    """Explain the cells of a case, on every or one provider, with every or one prompt.
+    """Explain the cells of a case, on one or every provider, with one or every prompt.
 
     Args:
-        head: the report, its folder, or a folder with those of several suites.
+        head: the report, its folder, or a folder with the results folders of several suites.
         case, provider, prompt: the cells.
         suite: the name of the suite to look at if there are several; None for all.
-        base: what to compare it with; default: the baseline of the run itself.
+        base: the reports to compare it with; default: the baseline of the run itself.
 
     Raises:
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
-        UsageError: the report has no such case, or not on such a provider or prompt.
+        UsageError: the report has no such case, or no cell of it with this provider or prompt.
     """
     folders = report_folders(head) or [head]
     if base:
@@ -160,25 +160,24 @@ def explain_cells(
             raise UsageError(f"{head.as_posix()} has no report of {suite!r}, only of {others}")
         summaries = [summary for summary in summaries if summary.report.suite.name == suite]
     cells_of_reports = choose_cells(summaries, (case, provider, prompt))
-    found: list[Explanation] = []
+    explained: list[Explanation] = []
     for summary, cells in zip(summaries, cells_of_reports, strict=True):
         if not cells:
             continue
         base_report = None
         if summary.compared and summary.compared.baseline.source:
             base_report = read_summary(Path(summary.compared.baseline.source)).report
-        found += explanations(summary, cells, base_report)
-    return found
+        explained += explanations(summary, cells, base_report)
+    return explained
 
 
 def choose_cells(
     summaries: Sequence[Summary], wanted: tuple[str, str | None, str | None]
 ) -> list[list[int]]:
-    """Return the cells of each report that have a case, a provider and a prompt.
+    """Return the cells of each report with this case, provider and prompt; None for any.
 
     Raises:
-        UsageError: no report has a cell of that case, or none of those is of that provider or
-            prompt.
+        UsageError: no report has such a cell.
     """
     cells = [[cell.cell for cell in summary.cells] for summary in summaries]
     nouns = ("case", "provider", "prompt")
@@ -212,15 +211,15 @@ def _explain_missing_case(summaries: Sequence[Summary], name: str, known: Iterab
 @click.argument("reports", nargs=-1, required=True, type=options.PATH, metavar="BASE... HEAD")
 @options.comparison_format
 def compare_command(reports: tuple[Path, ...], output: ComparisonFormat) -> int:
-    """Compare a report with those of its base, offline.
+    """Compare a report with reports of its base, offline.
 
     Shows what got worse, and how sure that is. BASE and HEAD are each a report.json or a results
     folder; HEAD comes last. Several BASEs, or a folder with reports in it, are the newest with its
     history. The exit code follows from HEAD's gate and the comparison alone, without the bars.
     Nothing is run: a case that looks worse counts only with the confirm runs that HEAD has.
 
-    PATH::VARIANT is one variant of a report, to be compared with another of the same report or of
-    another one. `--format html` writes the page compare.html next to HEAD.
+    PATH::VARIANT is one variant of a report, to compare with another variant of the same report or
+    of another one. `--format html` writes the page compare.html next to HEAD.
 
     \b
     Examples:
@@ -232,7 +231,7 @@ def compare_command(reports: tuple[Path, ...], output: ComparisonFormat) -> int:
     *base, head = reports
     if not base:
         raise click.UsageError(
-            "name at least one report to compare with, and then the report that is compared"
+            "name at least one report to compare with, then the report to compare"
         )
     if any(_OF_VARIANT in str(side) for side in reports):
         if len(base) > 1:
@@ -290,9 +289,9 @@ def explain(
     """Show everything about one CASE.
 
     Prints every run here and on the base, its grades, and the statistical test in words. Without
-    --baseline, it shows the comparison that the report has; with it, the report is compared
-    again, and the runs of the newest base report are shown, too. If several suites were run, each
-    that has such a case is shown; --config names one.
+    --baseline, it shows the comparison in the report; with it, the report is compared again, and
+    the runs of the newest base report are shown as well. If several suites were run, every suite
+    with such a case is shown; --config names one.
 
     \b
     Examples:
@@ -307,14 +306,14 @@ def explain(
         report = report or loaded.out
     if report is None:
         report = Path(RESULTS)
-    found = explain_cells(report, case, provider, prompt, suite=suite, base=baseline)
+    cells = explain_cells(report, case, provider, prompt, suite=suite, base=baseline)
     match output:
         case "markdown":
-            text = render_markdown(found)
+            text = render_markdown(cells)
         case "json":
-            text = render_json(found)
+            text = render_json(cells)
         case "text":
-            text = render_text(found)
+            text = render_text(cells)
     Console.of_process(output).print(text)
     return 0
 
@@ -343,11 +342,11 @@ def view(
     """Make report.html from a saved report, and open it.
 
     REPORT is a report.json or a results folder (default: ci-evals-results), of one suite or of
-    several. The page is written next to the report; for several suites, another page leads to those
-    of each. With --baseline, the report is compared again. Nothing is run.
+    several. The page is written next to the report; for several suites, one more page links to all
+    of them. With --baseline, the report is compared again. Nothing is run.
 
-    With --serve, the page shows the results of a run as they come, and its report at the end; no
-    file is written. It also follows the next run into the same folder, until Ctrl-C.
+    With --serve, the page shows the results of a run as they come in, and its report at the end; no
+    file is written. It also follows the next run in the same folder, until Ctrl-C.
 
     \b
     Examples:
@@ -366,12 +365,12 @@ def view(
         folder = path
         if path.suffix == ".json":
             folder = path.parent
-        live_page = LivePage(folder, lambda each: summary_to_view(each, baseline))
+        live_page = LivePage(folder, lambda results: summary_to_view(results, baseline))
 
         async def follow() -> None:
             async with run_server(live_page, port) as url:
                 console.print(url)
-                await asyncio.to_thread(show, url)
+                await asyncio.to_thread(show, url)  # some browsers block until they are closed
                 await asyncio.Event().wait()
 
         with suppress(KeyboardInterrupt):
@@ -385,9 +384,10 @@ def view(
             page = folder / "report.html"
         pages.append(page)
         summaries.append(summary_to_view(folder, baseline))
+    # Nothing is written before all reports have been read.
     for summary, page in zip(summaries, pages, strict=True):
         write_atomically(page, html.render(summary))
-    if len(pages) > 1:  # another page leads to all of them
+    if len(pages) > 1:  # one more page links to all of them
         sections = [
             (summary, page.relative_to(path).as_posix())
             for summary, page in zip(summaries, pages, strict=True)

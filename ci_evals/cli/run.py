@@ -101,8 +101,9 @@ def run_and_report(
             f"nothing is posted and no baseline is found: this CI system needs {lacking},"
             " which is missing"
         )
-    out = suite.out.absolute()  # code under test may change the folder
+    out = suite.out.absolute()  # code under test may change the working folder
     job = host.start(suite, posting, console, console.log)
+    # Before any code of the suite runs: it may end this process.
     leave_note(posting_of(posting, invocation.shard).note(suite.name))
     with (
         _reporting_errors(console, posting_of(posting, invocation.shard), suite.name),
@@ -139,8 +140,10 @@ def run_and_report(
             with job.fold(f"Progress of {suite.name}"):
                 work = execute(invocation, watcher=_Progress(console), stop=running.stop)
                 report = running.run(work)
-            end_if_forked()
+            end_if_forked()  # only the command itself reports
             console.remark(*_missing_parts(invocation, report))
+            # A shard has a share of the cells by chance, and the bars are of the whole suite: only
+            # one without any graded run is reported as an error (docs/decisions/0028).
             if invocation.shard:
                 _describe_shard(invocation.shard, report, console)
                 no_evidence = report.totals.planned > 0 and not report.totals.graded
@@ -172,27 +175,27 @@ def run_each(
 ) -> int:
     """Run several suites one after the other, and return the worst exit code.
 
-    An error in one does not keep the others from running; a signal does. One page and a few lines
+    After an error in one, the others still run; after a signal they don't. One page and a few lines
     cover all of them.
 
     Args:
-        selection: what to run.
+        selection: the suites to run.
         run: runs one suite, and reports.
-        console: where people read.
+        console: the terminal or log.
         out: the folder with the results of all.
 
     Raises:
         CiEvalsError: the first error, once all have ended.
     """
-    here = Path.cwd()
+    start_folder = Path.cwd()
     codes = [0]
     summaries: list[Summary] = []
     errors: list[CiEvalsError] = []
-    not_run = {suite.name: "the command ended before" for suite in selection.suites}
+    not_run = {suite.name: "the command ended first" for suite in selection.suites}
     not_run |= selection.left_out
     remove_reports(out)  # of an earlier run of one suite
     for suite in selection.suites:
-        os.chdir(here)  # code under test may have left it
+        os.chdir(start_folder)  # code under test may have left it
         if console.output != "json":
             console.print(f"\n{name_of(suite.name)}\n")
         try:
@@ -210,7 +213,8 @@ def run_each(
             not_run[suite.name] = ended.not_run
         if ended.exit_code in EXIT_CODES.values():
             break
-    os.chdir(here)
+    os.chdir(start_folder)
+    # Errors may quote files and variables that no suite has named as secret.
     redactor = Redactor(sensitive_values(console.environ))
     for name, why in not_run.items():
         cleaned = console.clean(redactor.clean_text(why))
@@ -222,9 +226,9 @@ def run_each(
         if not isinstance(errors[0], ConfigError):
             raise errors[0]
         problems: list[Problem] = []
-        for each in errors:
-            if isinstance(each, ConfigError):
-                problems += each.problems
+        for failure in errors:
+            if isinstance(failure, ConfigError):
+                problems += failure.problems
         raise ConfigError(problems, others_ran=bool(summaries))
     return max(codes)
 
@@ -269,7 +273,7 @@ def _show_all(
 
 
 def _host(console: Console) -> Host:
-    """Return the CI system that the command runs on."""
+    """Return the CI system that the command runs on, or the host without one."""
     return find_host(console.environ) or Host(console.environ)
 
 
@@ -300,8 +304,8 @@ def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
 
 
 def _suggest_commands(summary: Summary, suite: CheckedSuite, console: Console) -> None:
-    """Print the next commands where the gate did not pass: they explain the first case to look at,
-    and run again what did not pass.
+    """If the gate did not pass, print the commands that explain the first case to look at and rerun
+    the cases that did not pass.
 
     `next: ci-evals explain refund`, then `      ci-evals run --failed`
     """
@@ -368,9 +372,8 @@ class _Progress(Watcher):
 
 
 def _recording(named: Path | None, of_base: Path | None, scratch: Path, job: Job) -> Path:
-    """Return the journal to answer from if nothing can be called.
-
-    That is the one that is named, else the base branch's, else an empty one.
+    """Return the journal to answer from if nothing can be called: the named one, else the base
+    branch's, else an empty one.
     """
     if named and named.exists():
         return named
@@ -379,16 +382,16 @@ def _recording(named: Path | None, of_base: Path | None, scratch: Path, job: Job
         problem = f"no recording is at {named.as_posix()}, which --record names"
     if of_base:
         if named:
-            job.warn(f"{problem}: the base branch's is taken")
+            job.warn(f"{problem}: using the base branch's recording")
         return of_base
-    job.warn(f"{problem}; nothing could be checked, for this job gets no secrets")
-    empty = scratch / "nothing.jsonl"
+    job.warn(f"{problem}; nothing could be checked, because this job gets no secrets")
+    empty = scratch / "nothing.jsonl"  # every run is errored then, with a reason
     empty.touch()
     return empty
 
 
 def _missing_parts(invocation: Invocation, report: SuiteReport) -> list[str]:
-    """Warn about things that the command line asked for and that are missing."""
+    """Return warnings about inputs that the command line asks for and that are missing."""
     if invocation.resume and report.resumption is None:
         return [f"nothing to resume: there was no {invocation.journal.as_posix()}"]
     if invocation.merge and not invocation.run_missing and report.interrupted:
@@ -401,13 +404,14 @@ _COMMIT_LINE: Final = "# branch.oid "
 
 
 def read_checkout(folder: Path) -> Checkout:
-    """Return the commit that is checked out in a folder, as git knows it.
+    """Return the commit that is checked out in a folder, according to git.
 
-    The environment of a CI system is not asked: it names the commit of the event, and the job may
-    have checked out another one. Files that git does not track are no change.
+    The environment of a CI system names the commit of the event, while the job may have checked out
+    another one. Untracked files are no change: workflows write some themselves.
     """
     status = git(
-        *("--no-optional-locks", "-c", "safe.directory=*"),  # a container's user may be another
+        # A container's user may not own the checkout; a lock could collide with a job's own git.
+        *("--no-optional-locks", "-c", "safe.directory=*"),
         *("status", "--porcelain=v2", "--branch", "--untracked-files=no"),
         folder=folder,
     )
@@ -427,7 +431,7 @@ def _checkout_of_shards(
 ) -> Checkout:
     """Return the commit that all shards had checked out; an unknown one if they differ.
 
-    A merge that runs what is missing is a shard, too.
+    A merge that runs missing cells counts as a shard.
     """
     checkouts = {Checkout(header.suite.revision, header.suite.dirty) for header in headers}
     if run_missing or not checkouts:
@@ -455,6 +459,7 @@ def _journals_of_shards(folders: Sequence[Path]) -> tuple[Path, ...]:
         journals += journals_at(folder)
     if not any(path.is_file() for path in journals):
         where = ", ".join(folder.as_posix() for folder in folders) or "a folder that was named"
+        # Not a usage error: exit code 3 is no verdict, as after a run without results.
         raise StorageError(f"there is nothing to merge: no shard has left results in {where}")
     return tuple(journals)
 
@@ -497,9 +502,9 @@ def run_command(
       ci-evals run evals                        every suite in the folder
       ci-evals run --providers gpt-4o-mini,claude --format json
       ci-evals run --case 'refund*'             or --first 5, --tags smoke
-      ci-evals run --failed                     what did not pass the last time
+      ci-evals run --failed                     the cases that did not pass last time
       ci-evals run --baseline main/report.json  what got worse, and how sure it is
-      ci-evals run --watch                      again at every change
+      ci-evals run --watch                      again after every change
       ci-evals run --resume                     after a crash or a cancelled job
       ci-evals run --shard 2/5 --out shard-2    then: ci-evals merge shard-*
     """
@@ -511,6 +516,7 @@ def run_command(
         out = overrides.out or Path(RESULTS)
         return watch_suites(find_configs(named), out, arguments, console)
     with _reporting_errors(console, posting_of(posting, request.shard)):
+        # Cases are selected once all suites are known: an id or a tag may be in only one of them.
         all_cases = replace(overrides, **ALL_CASES)
         suites, without_secrets = load_suites_of_job(
             named, all_cases, _host(console), offline=request.replay_only
@@ -560,13 +566,13 @@ def _run_suite(
     """Run one suite as the command line asks.
 
     Args:
-        suite: what to run.
-        request: how.
-        posting: what becomes of the verdict.
-        console: where people read.
+        suite: the suite.
+        request: the options of `run`.
+        posting: how to publish the verdict.
+        console: the terminal or log.
         lacks_secrets: True if its keys are missing, so that answers must come from a recording.
         suites: all suites that the command line names.
-        is_one_of_several: True if `--resume-from` names journals of other suites, too.
+        is_one_of_several: True if `--resume-from` may name journals of other suites.
     """
     unchanged = _skip_unchanged(suite, console, posting_of(posting, request.shard))
     if unchanged:
@@ -606,7 +612,7 @@ def _run_suite(
     )
     base = posting.artifact
     if request.shard:
-        # The artifact of a shard has no report; that of the merge has its usual name.
+        # The artifact of a shard has no report. The merge uploads one under the usual name.
         base = RESULTS
     return run_and_report(
         invocation,
@@ -645,8 +651,8 @@ def merge_command(
     """Merge the results of shards, and judge them.
 
     The verdict is the exit code. DIR is a shard's results folder, or a folder of such folders. The
-    suite, --runs and --providers must be the same as in the shards. The reports are those of one
-    unsharded run.
+    suite, --runs and --providers must be the same as in the shards. The reports are the same as
+    after one unsharded run.
 
     \b
     Example:
@@ -662,7 +668,7 @@ def merge_command(
     with _reporting_errors(console, posting, suite.name):
         sources = _journals_of_shards(folders)
         headers = [header for header in map(first_header, sources) if header]
-    if run_id is None:  # the same when the merge is repeated
+    if run_id is None:  # repeating a merge gives the same id
         starts = [(header.suite.run_id, header.started_at) for header in headers]
         run_id = digest(starts)
     without_secrets = without_secrets or any(header.suite.without_secrets for header in headers)
@@ -683,7 +689,7 @@ def merge_command(
     if run_missing:
         missing = missing_shards(sources)
         if missing:
-            console.say([f"{missing_shards_clause(missing)}: what is missing is run now"])
+            console.say([f"{missing_shards_clause(missing)}: running the missing cells"])
     artifacts = ArtifactNames(posting.artifact)
     ended = run_and_report(invocation, console, posting, artifacts, baseline)
     return ended.exit_code

@@ -1,4 +1,4 @@
-"""The options of the commands that run a suite, `run` and `merge`."""
+"""The options of `run` and `merge`, the commands that run a suite."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ _COMMON = (
 """The options of these sections that `--help` lists, in order."""
 
 _ALL_OPTIONS = f"{__name__}.all_options"
-"""The key in a context whose help lists all options."""
+"""The key that marks a context whose help is to list all options."""
 
 
 class SectionedCommand(click.Command):
@@ -129,7 +129,7 @@ def _show_all_options(ctx: click.Context, _option: click.Parameter, value: bool)
 
 
 class _IntegerOr(click.IntRange):
-    """A whole number, or a word with the value `meaning`."""
+    """A whole number, or a word that stands for `meaning`."""
 
     def __init__(self, word: str, meaning: Any, least: int, most: int | None = None) -> None:
         super().__init__(least, most)
@@ -152,7 +152,7 @@ def to_baseline(
     Raises:
         click.BadParameter: a named report.json does not exist.
     """
-    values = [each for each in value if each]
+    values = [text for text in value if text]  # an input of an action that is left out is empty
     if not values:
         if find_host(environment()):
             return "auto"
@@ -162,8 +162,9 @@ def to_baseline(
             if len(values) > 1:
                 raise click.BadParameter(f"{word!r} cannot be combined with other baselines")
             return word
-    paths = tuple(Path(each) for each in values)
+    paths = tuple(map(Path, values))
     for path in paths:
+        # A folder may be missing: on the first run, the base branch has left nothing to download.
         if path.suffix == ".json" and not path.exists():
             raise click.BadParameter(
                 f"there is no file {one_line(str(path))}; name its folder if the base branch may"
@@ -173,7 +174,10 @@ def to_baseline(
 
 
 def failed(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --failed, whose value is optional: a suite that follows it counts as SUITE."""
+    """Add --failed, whose value is optional.
+
+    click takes the next argument for its value: if that is a suite, it counts as SUITE.
+    """
 
     @options.option(
         "--failed",
@@ -211,7 +215,9 @@ def to_run_id(_context: click.Context, _option: click.Parameter, value: str | No
         return None
     if 0 < len(value) <= 200 and value.isprintable() and value.strip() == value:
         return value
-    raise click.BadParameter("expected up to 200 printable characters, without blanks around them")
+    raise click.BadParameter(
+        "expected up to 200 printable characters, without leading or trailing blanks"
+    )
 
 
 def to_cases(
@@ -250,7 +256,7 @@ overriding = options.collect(
             multiple=True,
             callback=to_cases,
             metavar="ID|GLOB",
-            help="Run only this case, or those that match a pattern such as 'refund*'; may be"
+            help="Run only this case, or cases that match a pattern such as 'refund*'; may be"
             " repeated.",
         ),
         "first": options.option(
@@ -263,7 +269,7 @@ overriding = options.collect(
             "--sample",
             type=options.WholeNumber(min=1),
             metavar="N",
-            help="Run only N random cases, drawn by the suite's `seed`: the same ones each time.",
+            help="Run only N random cases, drawn with the suite's `seed`: the same ones each time.",
         ),
         "runs": options.runs,
         "max_runs": options.setting(
@@ -385,12 +391,12 @@ class RunRequest:
         """Check that the options can be combined.
 
         Raises:
-            UsageError: they do not.
+            UsageError: they cannot.
         """
         if self.replay_only and self.replay is None:
             raise click.UsageError("--replay-only needs --replay PATH")
         if self.watch and (self.resume or self.resume_from or self.shard):
-            raise click.UsageError("--watch goes with neither --resume nor --shard")
+            raise click.UsageError("--watch cannot be combined with --resume or --shard")
         if self.watch and find_host(environment()):
             raise click.UsageError("--watch is for a terminal, not for a CI system")
 
@@ -400,13 +406,13 @@ class RunRequest:
         Raises:
             UsageError: one of them works with a single suite only.
         """
-        of_one = {
+        for_one_suite = {
             "--shard": self.shard,
             "--balance-by": self.balance_by,
             "--replay": self.replay,
             "--record": self.record,
         }
-        for name, value in of_one.items():
+        for name, value in for_one_suite.items():
             if value:
                 raise UsageError(f"{name} works with one suite, got {number}: run them one by one")
 
@@ -426,8 +432,8 @@ request = options.collect(
             multiple=True,
             type=options.PATH,
             metavar="PATH",
-            help="Take over the results of another journal: a file, the one in a folder, or all in"
-            " its subfolders; may be repeated.",
+            help="Take over the results of another journal: a file, the journal in a folder, or all"
+            " in its subfolders; may be repeated.",
         ),
         "shard": options.setting(
             "--shard",
@@ -447,7 +453,7 @@ request = options.collect(
             "--replay",
             type=options.PATH,
             metavar="PATH",
-            help="Answer from this journal what was asked before, and call providers for the rest.",
+            help="Answer questions from this journal if it has them; call providers for the rest.",
         ),
         "replay_only": options.setting(
             "--replay-only",
@@ -459,24 +465,24 @@ request = options.collect(
             "--record",
             type=options.PATH,
             metavar="PATH",
-            help="The results.jsonl of an earlier run that answers, each time, where a pull request"
-            " of a fork gets no secrets; default: the base branch's. It is only read.",
+            help="The results.jsonl of an earlier run that answers for pull requests from forks,"
+            " which get no secrets; default: the base branch's. It is only read.",
         ),
         "failed_first": options.option(
             "--failed-first",
             is_flag=True,
-            help="Start with the cases that did not pass the last time.",
+            help="Start with the cases that did not pass last time.",
         ),
         "reuse_own_code": options.option(
             "--reuse-own-code",
             is_flag=True,
-            help="With --reuse: take the answers of your own code, too, as it has not changed.",
+            help="With --reuse: also reuse the answers of your own code; it must not have changed.",
         ),
         "watch": options.option(
             "--watch",
             is_flag=True,
-            help="Run again whenever a file changes, and reuse the answers that the change does not"
-            " touch; `q` ends it.",
+            help="Run again whenever a file changes, and reuse answers that the change does not"
+            " affect; `q` quits.",
         ),
         "run_id": run_id,
         "baseline": baseline,

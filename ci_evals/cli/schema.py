@@ -1,4 +1,4 @@
-"""`ci-evals schema`: what may be written into a suite."""
+"""`ci-evals schema`: the JSON Schema of a suite, and the names that it may use."""
 
 import click
 
@@ -23,7 +23,7 @@ def schema(*, names: bool) -> None:
       ci-evals schema > evals.schema.json
       # yaml-language-server: $schema=evals.schema.json
 
-    The second line is the first one of evals.yaml.
+    Put the second line at the top of evals.yaml.
     """
     if names:
         Console.of_process().print(_list_names())
@@ -38,7 +38,7 @@ def schema(*, names: bool) -> None:
 
 
 def _list_names() -> str:
-    """Return every name with its line of help. Nothing is imported for that."""
+    """Return every name with its line of help, without importing anything."""
     formatter = click.HelpFormatter(width=100)
     for title, registry in REGISTRIES.items():
         with formatter.section(title):

@@ -1,4 +1,4 @@
-"""The suites that `run` names: loaded, with a folder each where they are several, and selected."""
+"""Loads the suites that `run` names, gives each a results folder, and selects their cases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,12 +38,13 @@ def load_suites_of_job(
 ) -> tuple[list[CheckedSuite], frozenset[str]]:
     """Return the suites that are named, and the names of those whose keys are missing.
 
-    Several suites have a results folder each, and keep each other's secrets.
+    Each of several suites has a results folder of its own, and redacts the secrets of all: they run
+    in one process, so that the code of one may see another's.
 
     Raises:
-        ConfigError: with the problems of all of them.
-        UsageError: two of them have the same name, by which results and sections of a comment are
-            found.
+        ConfigError: with the problems of all suites.
+        UsageError: two suites have the same name, which identifies their results and sections of
+            the comment.
     """
     suites: list[CheckedSuite] = []
     without_secrets: set[str] = set()
@@ -66,7 +67,7 @@ def load_suites_of_job(
         other = files.setdefault(suite.name, suite.file)
         if other != suite.file:
             problem = f"{other} and {suite.file} are both called {suite.name!r}"
-            raise UsageError(f"{problem}: give one another `name`")
+            raise UsageError(f"{problem}: change the `name` of one")
     secrets: dict[str, None] = {}
     for suite in suites:
         secrets |= dict.fromkeys(suite.secrets)
@@ -80,10 +81,10 @@ def load_suites_of_job(
 
 
 class Selection(NamedTuple):
-    """The suites with the cases that are selected.
+    """The suites with their selected cases.
 
     `left_out` says why other suites do not run, by name; `remarks` are for the user. There are no
-    suites if nothing has failed in the report that `--failed` names.
+    suites if nothing failed in the report that `--failed` names.
     """
 
     suites: Sequence[CheckedSuite]
@@ -92,13 +93,13 @@ class Selection(NamedTuple):
 
 
 def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | None) -> Selection:
-    """Return what is selected of all suites that were named.
+    """Select the cases to run.
 
     Args:
-        suites: these.
+        suites: all suites that are named.
         overrides: selects cases by tag, id and number.
-        failed: the report whose failed cases are to run, but for those in quarantine; empty for
-            the one in the results folder, None to run all.
+        failed: the report whose failed cases are to run, except those in quarantine; empty for the
+            report in the results folder, None to run all cases.
 
     Raises:
         StorageError: the report cannot be read.
@@ -158,7 +159,7 @@ def failed_before(suite: CheckedSuite) -> tuple[str, ...]:
 def failed_last(suite: CheckedSuite) -> frozenset[str]:
     """Return the cases that did not pass when they last ran.
 
-    The report in the results folder tells, which the one of this run replaces.
+    They are in the report in the results folder, so this must be called before the run replaces it.
     """
     from ci_evals.reports.read import read_reports
 
@@ -186,7 +187,7 @@ def _select_by_overrides(suites: Sequence[CheckedSuite], overrides: Overrides) -
 
 
 def _restrict(suite: CheckedSuite, cases: Sequence[Case]) -> CheckedSuite:
-    """Return a suite with some of its cases, and with what says so in its reports."""
+    """Return a suite with some of its cases, which its reports then call a selection."""
     if len(cases) == len(suite.cases):
         return suite
     ids = tuple(case.id for case in cases)
@@ -196,7 +197,7 @@ def _restrict(suite: CheckedSuite, cases: Sequence[Case]) -> CheckedSuite:
 def _nothing_failed(suite: CheckedSuite, report: "SavedReport", where: Path, subject: str) -> str:
     """Return why `--failed` selects nothing of a suite.
 
-    `nothing failed in ci-evals-results, which has 2 of 40 cases, but for 1 case in quarantine`
+    `nothing failed in ci-evals-results, which has 2 of 40 cases, except 1 case in quarantine`
     """
     text = f"{subject} failed in {where.as_posix()}"
     if report.suite.selection:
@@ -205,5 +206,5 @@ def _nothing_failed(suite: CheckedSuite, report: "SavedReport", where: Path, sub
     quarantined = [case for case in failed if case.quarantine]
     if quarantined:
         number = number_of(len(quarantined), "case")
-        text += f", but for {number} in quarantine"
+        text += f", except {number} in quarantine"
     return text

@@ -1,4 +1,4 @@
-"""`ci-evals validate`: every problem of suites, without calling anything."""
+"""`ci-evals validate`: finds the problems of suites without calling anything."""
 
 from pathlib import Path
 
@@ -30,8 +30,8 @@ def validate(
 
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate
     ids, missing files, variables that are not set, templates that do not fit their cases, functions
-    that their modules do not define. Remarks on what a suite surely doesn't mean, such as a latency
-    that no answer exceeds, don't make it invalid.
+    that their modules do not define. Notes about likely mistakes, such as a latency limit that no
+    answer exceeds, don't make a suite invalid.
     """
     overrides = Overrides(providers=providers, tags=tags, runs=runs)
     console = Console.of_process()

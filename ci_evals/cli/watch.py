@@ -1,4 +1,4 @@
-"""`run --watch`: runs a suite again whenever a file changes, until `q`."""
+"""`run --watch`: runs suites again whenever a file changes, until `q`."""
 
 import asyncio
 import os
@@ -20,16 +20,16 @@ from ci_evals.suite.yaml import parse, read_text
 try:
     from watchfiles import DefaultFilter, awatch
 except ImportError:
-    raise UsageError("--watch takes watchfiles: install ci-evals with the extra `watch`") from None
+    raise UsageError("--watch needs watchfiles: `pip install 'ci-evals[watch]'`") from None
 
 if sys.platform != "win32":
     import termios
     import tty
 
 _CLEAR = "\x1b[2J\x1b[3J\x1b[H"
-_KEYS = frozenset(b"qQ")
-_ASKED = frozenset({0, 1, 3})
-"""The exit codes of a run that has asked what it was to ask."""
+_QUIT_KEYS = frozenset(b"qQ")
+_CODES_WITH_ANSWERS = frozenset({0, 1, 3})
+"""The exit codes of a run that called its providers: its answers are of the code as it is."""
 
 
 def watch_suites(
@@ -39,12 +39,11 @@ def watch_suites(
     of the last run that ended.
 
     Args:
-        configs: the files of the suites. If only these change, or files with their prompts and
-            cases, unchanged questions keep their answers; after any other change, the team's own
-            code is asked again, too.
-        out: the results folder of all. Its changes don't count, nor do those of a folder with a
-            journal.
-        arguments: of the command line, without `--watch`.
+        configs: the files of the suites. If only these or files with their prompts and cases
+            change, unchanged questions keep their answers. After any other change, the team's own
+            code is asked again as well.
+        out: the results folder of all. Changes in it, or in any folder with a journal, don't count.
+        arguments: the command line, without `--watch`.
         console: the terminal.
     """
     watch = _Watch(configs, out, arguments, console)
@@ -76,8 +75,9 @@ class _Watch:
         collecting = asyncio.create_task(self._collect(started))
         code = EXIT_CODES[signal.SIGINT]
         changed: Collection[Path] = ()
-        is_code_known = False
+        is_code_known = False  # the answers on disk are of the code as it is
         try:
+            # The first run starts once changes are watched, so that none during it is missed.
             watched = asyncio.create_task(started.wait())
             await asyncio.wait({watched, collecting}, return_when=asyncio.FIRST_COMPLETED)
             if collecting.done():
@@ -87,7 +87,7 @@ class _Watch:
                 if self._quit.is_set():
                     break
                 code = ended
-                if code in _ASKED:
+                if code in _CODES_WITH_ANSWERS:
                     is_code_known = True
                 self._console.say([f"watching {self._names()}; {_key()} ends"])
                 changed = await self._next_change()
@@ -111,14 +111,16 @@ class _Watch:
         command += ["--reuse", "--failed-first"]
         if is_code_known:
             command.append("--reuse-own-code")
+        # A process for each run: modules of the team's own code are imported afresh. Keys are read
+        # by this one.
         self._process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL)
         try:
             return await self._process.wait()
         finally:
-            await self._process.wait()  # on Windows, where a Ctrl-C goes to both
+            await self._process.wait()  # on Windows, a Ctrl-C cancels the first wait, too
 
     async def _next_change(self) -> frozenset[Path]:
-        """Wait for files to change, and return those that did since the last run began."""
+        """Wait for files to change, and return all that have changed since the last run began."""
         waiting = asyncio.create_task(self._changes.get())
         stopped = asyncio.create_task(self._quit.wait())
         await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -133,17 +135,19 @@ class _Watch:
 
     def _data_in(self, changed: Collection[Path]) -> set[Path]:
         """Return the changed files from which a suite reads its prompts and cases."""
-        found: set[Path] = set()
+        data: set[Path] = set()
         for config in self._configs:
             paths = {os.path.relpath(path, config.parent): path for path in changed}
-            with suppress(ConfigError):
+            with suppress(ConfigError):  # the next run reports it
                 written, _, _ = parse(read_text(config, config.name), config.name)
                 names = touched_data([Path(name).as_posix() for name in paths], written)
-                found.update(paths[str(Path(name))] for name in names)
-        return found
+                data.update(paths[str(Path(name))] for name in names)
+        return data
 
     async def _collect(self, started: asyncio.Event) -> None:
-        """Put changed files into the queue, but for results and what git ignores, such as logs."""
+        """Put changed files into the queue, except results and files that git ignores: a run
+        writes some, and would start itself again.
+        """
         watching = awatch(
             *self._folders,
             watch_filter=DefaultFilter(ignore_paths=[self._out]),
@@ -161,7 +165,7 @@ class _Watch:
 
     def _read_key(self) -> None:
         keys = os.read(sys.stdin.fileno(), 1024)
-        if not keys or _KEYS.intersection(keys):
+        if not keys or _QUIT_KEYS.intersection(keys):
             self._end()
 
     def _end(self) -> None:
@@ -174,7 +178,7 @@ class _Watch:
 
 
 def _folders_of(configs: Collection[Path]) -> Sequence[Path]:
-    """Return the repositories of suites; the folder of a suite that is in none."""
+    """Return the repositories of suites, or the folder of a suite outside of any repository."""
     folders: dict[Path, None] = {}
     for config in sorted(configs):
         inside = [folder for folder in config.parents if (folder / ".git").exists()]
@@ -207,7 +211,7 @@ def _ignored_by_git(paths: Collection[Path]) -> set[Path]:
 
 @contextmanager
 def _keys_at_once() -> Iterator[None]:
-    """Let a key be read without Enter, and unseen, while the context lasts."""
+    """Within the context, keys are read without Enter and are not echoed."""
     if not _has_keys():
         yield
         return

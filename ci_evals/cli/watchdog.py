@@ -1,9 +1,9 @@
-"""Runs a command in a child process, and trusts only the exit code that the command proves.
+"""Runs a command in a child process, and trusts only an exit code that the command proves.
 
 Code under test runs in the process of the command: `os._exit(0)`, an `exec`, an `atexit` handler or
-a crash in it ends the command with a status that says nothing about the gate. So the console script
-waits for a child, which writes down its exit code as its last act. If it has not, there is no
-verdict.
+a crash in it ends the command with a status that says nothing about the gate. Therefore the console
+script runs the command in a child, which writes its exit code to a file as its last act. Without
+that file there is no verdict (docs/decisions/0020).
 """
 
 import json
@@ -23,14 +23,14 @@ from ci_evals.errors import EXIT_CODES, StorageError
 
 _FOLDER = "_CI_EVALS_WATCHDOG_FOLDER"
 _LIFELINE = "_CI_EVALS_WATCHDOG_LIFELINE"
-"""The variables for a child that is started by a command line of its own."""
+"""The variables that tell a child on Windows, which is not forked, that it is one."""
 _EXIT_CODE = "exit-code"
 _NOTE = "note.json"
-_KILLED = 137  # as a shell has it for SIGKILL
+_KILLED = 137  # the exit code that shells report for SIGKILL
 
 
 class Unproven(NamedTuple):
-    """The end of a child that proved no exit code.
+    """The end of a child that did not prove an exit code.
 
     Attributes:
         status: its exit status; negative if a signal ended it.
@@ -45,7 +45,7 @@ class _Watched(NamedTuple):
     """This process, if it is the child of a watchdog."""
 
     folder: Path
-    pid: int
+    pid: int  # a process that code under test forks inherits everything else
 
 
 _watched: _Watched | None = None
@@ -54,11 +54,11 @@ _watched: _Watched | None = None
 def watch(command: Callable[[], NoReturn], report: Callable[[Unproven], int]) -> NoReturn:
     """Run a command in a child process, and exit with the code that it proves.
 
-    Signals are passed on to the child. If this process is killed, the child is killed, too.
+    Signals are passed on to the child. If this process is killed, so is the child.
 
     Args:
         command: runs the command, calls `prove_exit_code` and exits.
-        report: tells people that the child ended without a proof, and returns the exit code.
+        report: reports that the child ended without a proof, and returns the exit code.
     """
     folder = Path(mkdtemp(prefix="ci-evals-"))
     status = _run_in_child(command, folder)
@@ -66,30 +66,38 @@ def watch(command: Callable[[], NoReturn], report: Callable[[Unproven], int]) ->
         code = int((folder / _EXIT_CODE).read_text(encoding="ascii"))
     except (OSError, ValueError):
         code = status
-        if status not in EXIT_CODES.values():  # a second signal ends the child at once
+        # A second signal ends the child at once, before it can prove anything. None of these codes
+        # looks like a verdict, so the status is enough.
+        if status not in EXIT_CODES.values():
             code = report(Unproven(status, _read_note(folder)))
     shutil.rmtree(folder, ignore_errors=True)
     sys.exit(code)
 
 
 def prove_exit_code(code: int) -> None:
-    """Write down the exit code of this command. Nothing but its end may follow."""
+    """Prove the exit code of this command. The process must end right after it."""
+    # A copy that code under test has forked must not decide for the command.
     if _watched is not None and _watched.pid == os.getpid():
         _write(_watched.folder / _EXIT_CODE, str(code))
 
 
 def leave_note(note: Mapping[str, Any]) -> None:
-    """Leave what is needed to report that the command ended without a proof.
+    """Leave a note for the report that the command ended without a proof.
+
+    To be called before code under test runs, since nothing can be asked of this process afterwards.
 
     Args:
-        note: values that JSON has. It replaces an earlier note.
+        note: JSON values. It replaces an earlier note.
     """
     if _watched is not None:
         _write(_watched.folder / _NOTE, json.dumps(note))
 
 
 def end_if_forked() -> None:
-    """End this process if it is a copy of the command that code under test has forked."""
+    """End this process if it is a fork of the command, made by code under test.
+
+    It would otherwise write reports and post a comment a second time.
+    """
     if _watched is not None and _watched.pid != os.getpid():
         os._exit(3)
 
@@ -116,7 +124,8 @@ def _become_child(folder: Path, lifeline: int) -> None:
 
 
 def _die_with_parent(lifeline: int) -> None:
-    os.read(lifeline, 1)  # nobody writes: it returns when the parent is gone
+    """Wait for the end of the parent, whatever ends it: even SIGKILL closes its end of a pipe."""
+    os.read(lifeline, 1)  # nobody ever writes: it returns when the other end is closed
     os._exit(_KILLED)
 
 
@@ -124,18 +133,23 @@ if sys.platform == "win32":
     import msvcrt
 
     def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> int:
-        """Start this command line once more, and return the exit status of that process."""
-        if _FOLDER in os.environ:  # this is that process
+        """Start this command line once more, and return the exit status of that process.
+
+        Windows has no fork.
+        """
+        if _FOLDER in os.environ:  # this process is the child
+            # Removed at once, so that a ci-evals which this process starts isn't taken for it.
             lifeline = msvcrt.open_osfhandle(int(os.environ.pop(_LIFELINE)), os.O_RDONLY)
             _become_child(Path(os.environ.pop(_FOLDER)), lifeline)
             command()
-        lifeline, _end_of_parent = os.pipe()
+        lifeline, _end_of_parent = os.pipe()  # kept open until this process ends
         os.set_inheritable(lifeline, True)  # noqa: FBT003  positional-only
         handle = msvcrt.get_osfhandle(lifeline)
         environ = {**os.environ, _FOLDER: str(folder), _LIFELINE: str(handle)}
+        # The console script does not import from the working folder, and nor may the child.
         options = ["-P"] if sys.flags.safe_path else []
         again = [sys.executable, *options, "-m", "ci_evals", *sys.argv[1:]]
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the child by itself
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the console sends a Ctrl-C to the child, too
         return subprocess.run(again, env=environ, close_fds=False, check=False).returncode  # noqa: S603  itself
 
 else:
@@ -147,15 +161,22 @@ else:
         """
         lifeline, end_of_parent = os.pipe()
         signals = [*EXIT_CODES, signal.SIGTSTP]
-        awaited = {each for each in signals if signal.getsignal(each) is not signal.SIG_IGN}
+        # Signals that are ignored, as under `nohup`, stay ignored.
+        awaited = {number for number in signals if signal.getsignal(number) is not signal.SIG_IGN}
         awaited.add(signal.SIGCHLD)
+        # Blocked before the fork and taken by `sigwait`: a handler that passes them on could lose
+        # one of two that arrive together, or one that arrives before there is a child.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-        signal.signal(signal.SIGCHLD, _do_nothing)  # some systems drop it otherwise
+        signal.signal(signal.SIGCHLD, _do_nothing)  # some systems discard it without a handler
         child = os.fork()
         if child == 0:
-            os.close(end_of_parent)
-            os.setsid()  # so that a Ctrl-C arrives once, passed on by the parent
-            _become_child(folder, lifeline)  # its thread keeps the mask: signals are for this one
+            os.close(end_of_parent)  # else the child would keep its own lifeline open
+            # The terminal sends a Ctrl-C to every process of its session. In one of its own, the
+            # child gets it once, from the parent.
+            os.setsid()
+            # Started while signals are blocked, so that they go to the main thread, which handles
+            # them.
+            _become_child(folder, lifeline)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             command()
@@ -163,9 +184,11 @@ else:
         passed_on: set[int] = set()
         while not ended:
             received = signal.sigwait(awaited)
-            if received == signal.SIGCHLD:
+            if received == signal.SIGCHLD:  # also sent when the child is stopped or continued
                 ended, status = os.waitpid(child, os.WNOHANG)
-            elif received == signal.SIGTSTP:  # a Ctrl-Z
+            elif received == signal.SIGTSTP:
+                # A Ctrl-Z, which doesn't reach the child's session. The shell continues this
+                # process, which then continues the child.
                 os.kill(child, signal.SIGSTOP)
                 os.kill(os.getpid(), signal.SIGSTOP)
                 os.kill(child, signal.SIGCONT)
@@ -174,7 +197,7 @@ else:
                 passed_on.add(received)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         ending = os.waitstatus_to_exitcode(status)
-        if -ending in passed_on:  # a command that does not handle the signal
+        if -ending in passed_on:  # the command does not handle it: a user's signal is not a crash
             return EXIT_CODES[signal.Signals(-ending)]
         return ending
 

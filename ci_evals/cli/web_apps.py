@@ -1,5 +1,5 @@
-"""Web apps in a project's sources: a FastAPI or Flask app, its route for a question, and how to
-start it. The sources are read and not run.
+"""Finds a FastAPI or Flask app in a project's sources, its route for a question, and the command to
+start it. The sources are read, not run.
 """
 
 import ast
@@ -20,10 +20,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A file of Python.
+    """A Python file.
 
     Args:
-        module: the name by which it is imported.
+        module: the name under which it is imported.
         file: its path, relative to the project.
         tree: its content.
     """
@@ -35,15 +35,15 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class WebApp:
-    """An app and the way to ask it.
+    """An app and the request that asks it.
 
     Args:
         name: `module:variable`.
         command: starts it.
-        path: of the route that takes a question, with the query if the question is part of it.
-        method: the route's.
+        path: the path of the route that takes a question, with a query if that has the question.
+        method: the method of the route.
         body: the JSON to send; None if there is none.
-        output: JSONPath of the answer; None if it is not known, or all of the response.
+        output: the JSONPath of the answer; None if it is unknown or the whole response.
         has_route: False if no route that takes a question was found.
     """
 
@@ -57,7 +57,7 @@ class WebApp:
 
 
 def find_web_app(sources: Sequence[Module]) -> WebApp | None:
-    """Return the first app of FastAPI or Flask; None if there is none."""
+    """Return the first FastAPI or Flask app; None if there is none."""
     models: dict[str, ast.ClassDef] = {}
     for source in sources:
         for statement in ast.walk(source.tree):
@@ -75,20 +75,20 @@ def find_web_app(sources: Sequence[Module]) -> WebApp | None:
             for other in sources:
                 routes += _routes(other.tree, _routers(other.tree, prefix))
             asked = [_ask(app, route, created.framework, models) for route in routes]
-            fitting = [each for each in asked if each is not None]
-            fitting.sort(key=_is_chatty, reverse=True)
+            fitting = [candidate for candidate in asked if candidate is not None]
+            fitting.sort(key=_is_chatty, reverse=True)  # stable: else the first route in the file
             return next(iter(fitting), app)
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Created:
-    """The place where an app is made.
+    """The statement that creates an app.
 
     Args:
         framework: `FastAPI` or `Flask`.
-        variable: the app's, which decorates its routes.
-        factory: the function that makes and returns it; None if it is made on import.
+        variable: the variable of the app, which decorates its routes.
+        factory: the function that creates and returns it; None if it is created on import.
     """
 
     framework: str
@@ -97,7 +97,7 @@ class _Created:
 
     @property
     def name(self) -> str:
-        """The name by which the app is started."""
+        """The name under which the app is started."""
         return self.factory or self.variable
 
 
@@ -148,7 +148,7 @@ class _Route:
 
 
 def _prefix_of_routers(tree: ast.Module) -> str:
-    """Return the prefix under which an app has its routers; empty if they have none in common."""
+    """Return the prefix of an app's routers; empty if they don't share one."""
     prefixes = set()
     for node in ast.walk(tree):
         match node:
@@ -162,8 +162,8 @@ def _prefix_of_routers(tree: ast.Module) -> str:
 
 
 def _prefix(keywords: Sequence[ast.keyword]) -> str:
-    for each in keywords:
-        match each:
+    for keyword in keywords:
+        match keyword:
             case ast.keyword(arg="prefix" | "url_prefix", value=ast.Constant(value=str(prefix))):
                 return prefix
     return ""
@@ -217,10 +217,10 @@ def _is_chatty(app: WebApp) -> bool:
 def _ask(
     app: WebApp, route: _Route, framework: str, models: Mapping[str, ast.ClassDef]
 ) -> WebApp | None:
-    """Return the app with the way to ask a route; None if that takes no question.
+    """Return the app with the request to a route; None if the route takes no question.
 
-    Routes with parameters in their path, as in `/orders/{id}`, are left out: nothing tells their
-    values.
+    Routes with parameters in their path, such as `/orders/{id}`, are left out: their values are
+    unknown.
     """
     if "{" in route.path or "<" in route.path:
         return None
@@ -246,29 +246,30 @@ def _ask(
 def _parameters(function: Definition) -> Sequence[tuple[str, str]]:
     """Return the parameters of a function that a request fills, with their types.
 
-    `Annotated[Ask, Body()]` is an `Ask`. What `Depends` makes is left out.
+    `Annotated[Ask, Body()]` is an `Ask`. Arguments that `Depends` makes are left out.
     """
     arguments = function.args
     by_place = [*arguments.posonlyargs, *arguments.args]
     defaults: dict[str, ast.expr | None] = {}
-    for each, default in zip(reversed(by_place), reversed(arguments.defaults), strict=False):
-        defaults[each.arg] = default
-    for each, by_name in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        defaults[each.arg] = by_name
+    # In the syntax tree, defaults of positional arguments belong to the last ones.
+    for argument, default in zip(reversed(by_place), reversed(arguments.defaults), strict=False):
+        defaults[argument.arg] = default
+    for argument, by_name in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        defaults[argument.arg] = by_name
     parameters = []
-    for each in (*by_place, *arguments.kwonlyargs):
-        annotation, *marks = _parts_of_annotation(each.annotation)
-        if any(_is_dependency(mark) for mark in (*marks, defaults.get(each.arg))):
+    for argument in (*by_place, *arguments.kwonlyargs):
+        annotation, *marks = _parts_of_annotation(argument.annotation)
+        if any(_is_dependency(mark) for mark in (*marks, defaults.get(argument.arg))):
             continue
         text = ""
         if annotation is not None:
             text = ast.unparse(annotation)
-        parameters.append((each.arg, text))
+        parameters.append((argument.arg, text))
     return parameters
 
 
 def _parts_of_annotation(annotation: ast.expr | None) -> Sequence[ast.expr | None]:
-    """Return the type, and what `Annotated` adds to it."""
+    """Return the type and the metadata of `Annotated`."""
     match annotation:
         case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=parts)):
             return parts
@@ -286,7 +287,7 @@ def _is_dependency(expression: ast.expr | None) -> bool:
 
 
 def _body_of(function: Definition, models: Mapping[str, ast.ClassDef]) -> Mapping[str, Any] | None:
-    """Return the JSON that a function of FastAPI takes by a pydantic model."""
+    """Return the JSON body of a FastAPI function, according to its pydantic model."""
     for _, annotation in _parameters(function):
         model = models.get(annotation.rpartition(".")[2])
         if model is not None:
@@ -295,7 +296,7 @@ def _body_of(function: Definition, models: Mapping[str, ast.ClassDef]) -> Mappin
 
 
 def _query_of(function: Definition) -> str | None:
-    """Return the parameter of a function of FastAPI that takes a question from the query."""
+    """Return the query parameter of a FastAPI function that takes a question."""
     texts = [name for name, annotation in _parameters(function) if annotation == "str"]
     return _preferred(texts, _QUESTIONS)
 
@@ -330,7 +331,7 @@ def _has_default(value: ast.expr | None) -> bool:
 
 
 def _fill(required: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """Return a body with the question in the field for it, and examples in other required ones."""
+    """Return a body with the question in its field, and placeholders in other required fields."""
     body: dict[str, Any] = {}
     texts = [name for name, annotation in fields.items() if annotation.startswith("str")]
     question = _preferred(texts, _QUESTIONS)
@@ -350,7 +351,9 @@ def _fill(required: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, An
 
 
 def _json_read_by(function: Definition) -> Mapping[str, Any] | None:
-    """Return the JSON that a function of Flask reads, as by `request.json["message"]`."""
+    """Return the JSON body of a Flask function, from the keys that it reads
+    (`request.json["message"]`).
+    """
     names = []
     for node in ast.walk(function):
         match node:
@@ -365,7 +368,7 @@ def _json_read_by(function: Definition) -> Mapping[str, Any] | None:
 
 
 def _output_of(route: _Route, framework: str, models: Mapping[str, ast.ClassDef]) -> str | None:
-    """Return the JSONPath of the answer in what a route returns; None if it is not known."""
+    """Return the JSONPath of the answer in the response of a route; None if it is unknown."""
     names: list[str] = []
     declared = [route.response]
     if route.function.returns is not None:
@@ -383,12 +386,12 @@ def _output_of(route: _Route, framework: str, models: Mapping[str, ast.ClassDef]
     if name is not None:
         return f"$.{name}"
     if framework == "FastAPI" and "str" in declared:
-        return "$"  # which it sends as JSON
+        return "$"  # FastAPI sends a text as JSON, in quotes
     return None
 
 
 def _keys_of(returned: ast.expr) -> Sequence[str]:
-    """Return the keys of a mapping that is returned: a dict, `jsonify(…)`, or an object."""
+    """Return the keys of a mapping in a `return`: a dict, `jsonify(…)`, or an object."""
     match returned:
         case ast.Tuple(elts=[first, *_]):  # with a status
             return _keys_of(first)
@@ -406,7 +409,7 @@ def _keys_of(returned: ast.expr) -> Sequence[str]:
 
 
 def _preferred(names: Sequence[str], known: Sequence[str]) -> str | None:
-    """Return the first of the known names that is among some."""
+    """Return the first of the known names that `names` has; None if it has none."""
     for name in known:
         if name in names:
             return name

@@ -58,7 +58,7 @@ async def test_what_it_writes_runs_at_once(tmp_path: Path) -> None:
         "written: .github/workflows/evals.yml",
         "next:",
         "  ci-evals run",
-        "canned answers test nothing of yours, so the workflow fails until you replace them:",
+        "canned answers don't test your code, so the workflow fails until you replace them:",
         "  evals.yaml:11: write your function, service or command here",
         "before you push, replace this placeholder in .github/workflows/evals.yml",
         "with the repository of ci-evals and a commit of it:",
@@ -117,7 +117,7 @@ def test_in_a_terminal_it_asks_what_answers(
             check=False,
         )
     assert ended.returncode == 0, ended.stderr
-    assert "What shall the evals ask?" in ended.stdout
+    assert "What should the evals call?" in ended.stdout
     written = yaml.safe_load((tmp_path / "evals.yaml").read_text())["providers"][0]
     assert provider.items() <= written.items()
     is_demo = provider["type"] == "mock"
@@ -426,7 +426,7 @@ async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
     written = await ci_evals(tmp_path, "init")
     assert "written: evals.yaml (asks agent:answer)" in written.out
     assert "next:\n  ci-evals run\n  pytest evals.yaml " in written.out
-    assert "secrets of the repository:\n  OPENAI_API_KEY, ANTHROPIC_API_KEY\n" in written.out
+    assert "secrets to the repository:\n  OPENAI_API_KEY, ANTHROPIC_API_KEY\n" in written.out
     assert "type: anthropic\n" in (tmp_path / "evals.yaml").read_text()
     _, (*_, install, evals) = job_of(tmp_path)
     assert install == {"run": "pip install -r requirements.txt"}
@@ -552,5 +552,5 @@ async def test_it_says_where_it_cannot_write(tmp_path: Path) -> None:
     (tmp_path / ".github").write_text("a file")
     ended = await ci_evals(tmp_path, "init")
     assert ended.code == 3
-    assert ".github/workflows: this folder cannot be made" in ended.err
+    assert ".github/workflows: cannot create this folder" in ended.err
     assert not (tmp_path / "evals.yaml").exists()

@@ -159,7 +159,7 @@ async def test_nothing_is_called_before_somebody_agrees_to_the_price(tmp_path: P
     told, problem = refused.err.splitlines()
     assert told.startswith("grading 40 of 120 answers again (")
     assert told.endswith(f"about 40 calls of the judge, about ${cost / 3:.3g}")
-    assert problem == "error: nothing was called: add --yes to agree to that"
+    assert problem == "error: nothing was called: add --yes to accept the cost"
     assert refused.out == ""
 
 
@@ -175,7 +175,7 @@ async def test_at_a_terminal_it_asks(tmp_path: Path) -> None:
                 command, cwd=tmp_path, stdin=terminal, capture_output=True, text=True, check=False
             )
         assert (done.returncode, asked(tmp_path)) == (code, calls), done.stderr
-        assert "go on? [y/N]" in done.stderr
+        assert "continue? [y/N]" in done.stderr
 
 
 async def test_without_a_judge_there_is_nothing_to_check(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ async def test_too_few_answers_are_refused_before_any_is_graded(tmp_path: Path) 
     await run(tmp_path)
     ended = await ci_evals(tmp_path, *CHECK, "--yes")
     assert (ended.code, asked(tmp_path)) == (2, 0)
-    assert "has 18 answers that this suite's judges have graded, and 20 are needed" in ended.err
+    assert "has 18 answers that this suite's judges have graded, but 20 are needed" in ended.err
 
 
 async def test_answers_that_were_graded_in_another_way_are_left_out(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ async def test_a_case_in_quarantine_is_none_that_failed(tmp_path: Path) -> None:
     assert ended.code == 0
     assert (
         ended.err
-        == "nothing to run: nothing failed in ci-evals-results, but for 2 cases in quarantine\n"
+        == "nothing to run: nothing failed in ci-evals-results, except 2 cases in quarantine\n"
     )
 
 

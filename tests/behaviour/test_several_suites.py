@@ -122,10 +122,10 @@ async def test_what_cannot_be_told_apart_or_is_for_one_suite_is_refused(tmp_path
     check_usage_error(foreign, "but one of another tool: name foreign/promptfooconfig.yaml itself")
     both = await ci_evals(tmp_path, "run", "evals")
     check_usage_error(
-        both, "evals/a.yaml and evals/b.yaml are both called 'evals': give one another `name`"
+        both, "evals/a.yaml and evals/b.yaml are both called 'evals': change the `name` of one"
     )
     twice = await ci_evals(tmp_path, "run", "evals/a.yaml", "--config", "evals/b.yaml")
-    check_usage_error(twice, "name suites side by side, without an option")
+    check_usage_error(twice, "pass all suites as arguments")
     write(tmp_path / "evals" / "b.yaml", "b")
     shard = await ci_evals(tmp_path, "run", "evals", "--shard", "1/2")
     check_usage_error(shard, "--shard works with one suite, got 2: run them one by one")

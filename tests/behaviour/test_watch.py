@@ -232,7 +232,7 @@ async def test_answers_of_a_model_are_kept_when_code_changes(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "environ", "problem"),
     [
-        (("--resume",), {}, "--watch goes with neither --resume nor --shard"),
+        (("--resume",), {}, "--watch cannot be combined with --resume or --shard"),
         ((), {"GITHUB_ACTIONS": "true"}, "--watch is for a terminal"),
     ],
 )
@@ -259,5 +259,5 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 2
-    assert "install ci-evals with the extra `watch`" in ended.stderr
+    assert "pip install 'ci-evals[watch]'" in ended.stderr
     assert not (tmp_path / "ci-evals-results").exists()

@@ -68,10 +68,10 @@ def pairwise(
     """Ask which of two variants is preferred, case by case.
 
     Each pair of answers is shown in both orders. A and B are variants of one report, or the paths
-    of two (PATH, or PATH::VARIANT if a report has several variants). A preference counts if it is
-    the same in both orders; one that changes with the order is a flip and counts as a tie.
+    of two reports (PATH, or PATH::VARIANT if a report has several variants). A preference counts if
+    it is the same in both orders; one that changes with the order is a flip and counts as a tie.
 
-    Exits with 0 for either preference, and with 3 if more than 5 % of the pairs got no judgement.
+    Exits with 0 for either preference, and with 3 if more than 5 % of the pairs got no verdict.
 
     \b
     Examples:
@@ -79,21 +79,21 @@ def pairwise(
       ci-evals pairwise main-results results --function taste:prefer
     """
     if (judge is None) == (function is None):
-        raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")
+        raise click.UsageError("name a judge: --judge PROVIDER, or --function MODULE:FUNCTION")
     if rubric and function:
-        raise click.UsageError("--rubric is for a --judge; a --function has its own")
+        raise click.UsageError("--rubric can only be used with --judge")
     if judge:
         suite, model = load_judge(config or find_config(Path()), environment(), judge)
         options.learn_secrets(suite)
-        prefers = PreferenceJudge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
+        preference_judge = PreferenceJudge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
     else:
         suite = options.load_named_suite(config, offline=True)
-        prefers = PreferenceJudge(function)
+        preference_judge = PreferenceJudge(function)
     name_a, answers_a = _side(a, report)
     name_b, answers_b = _side(b, report)
-    if name_a == name_b:
+    if name_a == name_b:  # the same variant of two reports: only the paths tell them apart
         name_a, name_b = a, b
-    pairs = run_until_signal(ask_preferences(suite, answers_a, answers_b, prefers))
+    pairs = run_until_signal(ask_preferences(suite, answers_a, answers_b, preference_judge))
     found = preference(pairs, (suite.gate or Gate()).confidence)
     text = render_pairwise(PairwiseReport(name_a, name_b, found), output)
     Console.of_process(output).print(text)

@@ -252,7 +252,7 @@ async def test_the_run_step_does_what_its_inputs_say(
 
 @posix
 @pytest.mark.parametrize(
-    ("there", "said"), [((1, 2), ""), ((1,), "shard 2/2 is missing: what is missing is run now\n")]
+    ("there", "said"), [((1, 2), ""), ((1,), "shard 2/2 is missing: running the missing cells\n")]
 )
 async def test_the_merge_step_puts_together_what_shards_have_left(
     there: tuple[int, ...], said: str, repository: Repository, fake: FakeGitHub, tmp_path: Path
@@ -293,7 +293,7 @@ async def test_the_merge_step_finds_a_shard_that_is_downloaded_without_a_folder_
     given = inputs_of(merge="ci-evals-shard-*", **{"extra-args": "--quiet --out merged"})
     command = as_runner(step("run")["run"], tmp_path)
     ended = await ci_evals(tmp_path, command=command, environ={**environ, **given})
-    assert (ended.code, ended.err) == (0, "shard 2/2 is missing: what is missing is run now\n")
+    assert (ended.code, ended.err) == (0, "shard 2/2 is missing: running the missing cells\n")
     assert outputs_in(tmp_path / "output")["verdict"] == "pass"
 
 

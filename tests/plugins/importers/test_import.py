@@ -96,7 +96,7 @@ async def test_a_suite_of_promptfoo_runs_as_it_is_and_as_what_it_becomes(
     )
     assert (imported.code, direct.code) == (1, 1), imported.err
     assert (
-        "promptfooconfig.yaml is promptfoo's, translated as it is read: `ci-evals import`"
+        "promptfooconfig.yaml is a config of promptfoo, translated on the fly: `ci-evals import`"
         in direct.err
     )
     assert found == statuses(tmp_path)

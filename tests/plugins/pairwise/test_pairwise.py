@@ -176,7 +176,7 @@ async def test_a_judge_that_does_not_choose_leaves_the_pair_unjudged(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("short", "long"), "name who prefers"),
+        (("short", "long"), "name a judge: --judge"),
         (("short", "long", "--judge", "jduge"), "unknown judge 'jduge'"),
         (
             ("short", "lnog", "--function", "taste_of_tests:first"),
@@ -188,7 +188,7 @@ async def test_a_judge_that_does_not_choose_leaves_the_pair_unjudged(tmp_path: P
         ),
         (
             ("short", "long", "--function", "taste_of_tests:first", "--rubric", "x"),
-            "--rubric is for a --judge",
+            "--rubric can only be used with --judge",
         ),
     ],
 )
