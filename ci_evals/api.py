@@ -103,8 +103,8 @@ class EventSettings(TypedDict, total=False):
         executor: where the team's own code runs, in place of the suite's: `local`, `ray` or
             `ray://host:port`.
         out: a folder for the journal and the reports; without it nothing is left on disk.
-        baseline: an earlier report, or where some are saved, to compare with: cases that look worse
-            are run again, and the verdict takes regressions into account.
+        baseline: an earlier report to compare with, or a path with saved ones. Cases that look
+            worse are run again, and the verdict takes regressions into account.
         run_id: identifies the run in journal and reports, such as a CI system's id of it; default:
             a random one.
         environ: where `${NAME}` is looked up; default: `os.environ`.
@@ -122,11 +122,11 @@ class EventSettings(TypedDict, total=False):
 
 
 class Settings(EventSettings, total=False):
-    """The settings of `evaluate` and `evaluate_sync`: those of `evaluate_events`, and `on_result`.
+    """The settings of `evaluate` and `evaluate_sync`: `EventSettings`, and `on_result`.
 
     Attributes:
-        on_result: a plain function, called with each run as it finishes, on the event loop, so keep
-            it short.
+        on_result: a plain function, called on the event loop with each run as it finishes; keep it
+            short.
     """
 
     on_result: OnResult | None
@@ -175,22 +175,22 @@ def evaluate_events(
 ) -> AsyncGenerator[Event, None]:
     """Run a suite as `evaluate` does, and yield events.
 
-    The events are `EvalStarted`, a `RunFinished` for each run, and `EvalCompleted`. Whoever leaves
-    the loop early ends the evaluation; close the iterator (`contextlib.aclosing`) to have it end
-    there.
+    The events are `EvalStarted`, a `RunFinished` for each run, and `EvalCompleted`. Leaving the
+    loop early ends the evaluation; close the iterator (`contextlib.aclosing`) to end it at once.
 
     Raises:
         TypeError, ConfigError, UsageError, StorageError: as `evaluate`.
     """
     _check_names("evaluate_events", settings.keys(), EventSettings.__optional_keys__)
 
+    # A generator of its own: names are checked by the call, not by the first step of the loop.
     async def follow() -> AsyncGenerator[Event, None]:
         suite = _suite(suite_or_path, settings)
         total = plan_runs(suite.cases, suite.columns, suite.runs).total
         finished: asyncio.Queue[Result | None] = asyncio.Queue()
         evaluation = _evaluate(suite, {**settings, "on_result": finished.put_nowait})
         task = asyncio.create_task(evaluation)
-        task.add_done_callback(lambda _: finished.put_nowait(None))
+        task.add_done_callback(lambda _: finished.put_nowait(None))  # also wakes the loop on errors
         try:
             yield EvalStarted(suite.name, len(suite.cases), len(suite.columns), total)
             for done in itertools.count(1):
@@ -222,9 +222,9 @@ async def _evaluate(suite: CheckedSuite, settings: Settings) -> Report:
         journal=Path(),
         run_id=settings.get("run_id") or uuid4().hex,
     )
-    given = settings.get("baseline")
-    if given is not None:
-        baseline = as_baseline(given, suite.name)
+    saved = settings.get("baseline")
+    if saved is not None:
+        baseline = as_baseline(saved, suite.name)
         invocation = replace(invocation, baseline=baseline)
     out = settings.get("out")
     if out is None:
@@ -250,7 +250,9 @@ def _check_listener(on_result: OnResult) -> None:
 
 
 async def _run_with_temporary_journal(invocation: Invocation, on_result: OnResult | None) -> Report:
-    """Run a suite with a journal that is deleted with its report."""
+    """Run a suite with a journal that is deleted when its report is garbage-collected: the report
+    reads answers from it.
+    """
     handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
     os.close(handle)
     journal = Path(name)
@@ -327,7 +329,7 @@ def _at_least_one(name: str, value: float | None) -> int | None:
 
 
 def _names(argument: str, noun: str, value: Iterable[str] | str | None) -> tuple[str, ...] | None:
-    """Return one name or several as a tuple; raises UsageError for none, or for other things."""
+    """Return one name or several as a tuple; raise UsageError for anything else."""
     if value is None:
         return None
     if isinstance(value, str):

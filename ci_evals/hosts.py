@@ -1,8 +1,8 @@
 """The CI system that a command runs on, or a machine without one.
 
 A host knows the change under test, finds the results of earlier runs, and shows a verdict. The
-classes here are for a machine without a CI system; plug-ins such as `plugins/github/` have
-subclasses, which `registry.HOSTS` leads to.
+classes here are for a machine without a CI system. Plug-ins such as `plugins/github/` have
+subclasses, which are listed in `registry.HOSTS`.
 """
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
@@ -29,7 +29,7 @@ from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import RESULTS, CheckedSuite
 
 BaselineChoice = Literal["auto", "none"] | tuple[Path, ...]
-"""The baseline: what can be found, nothing, or these reports."""
+"""The baseline: the one that the host can find, none, or these reports."""
 
 CommentMode = Literal["auto", "changes", "off", "new"]
 
@@ -39,13 +39,13 @@ class Posting:
     """Options for publishing a verdict.
 
     Args:
-        artifact: the name of the artifact that the results are uploaded as.
+        artifact: the name of the artifact with the results.
         comment: edit the one comment of the pull request (`auto`), do so only if something changed
             or the comment would be outdated (`changes`), leave it alone (`off`), or post a new one
             (`new`).
-        comment_progress: True to comment while the run is under way, too.
+        comment_progress: True to comment as soon as the run starts.
         fail_on: exit 1 on this verdict or worse; None leaves that to the suite.
-        results: the folder that is uploaded; None for the suite's own.
+        results: the folder that is uploaded; None for the suite's results folder.
     """
 
     artifact: str = RESULTS
@@ -55,7 +55,7 @@ class Posting:
     results: Path | None = None
 
     def note(self, suite: str) -> dict[str, str]:
-        """Return what another process needs for `Host.report_lost_run`."""
+        """Return the values that another process needs for `Host.report_lost_run`."""
         return {"suite": suite, "artifact": self.artifact, "comment": self.comment}
 
 
@@ -81,8 +81,8 @@ class Previous:
     Attributes:
         baseline: what to compare with, or why there is nothing; None if nobody asked.
         notes: sentences for the log.
-        warnings: what went wrong while looking.
-        journals: what earlier attempts of this run have finished.
+        warnings: the problems of the search.
+        journals: the journals of earlier attempts of this run.
         recording: the journal of the base branch.
     """
 
@@ -123,14 +123,14 @@ class Job:
         return suite
 
     def announce(self) -> None:
-        """Say that the run is under way, if that was asked for."""
+        """Announce that the run is under way, if the options ask for it."""
 
     def guard_log(self) -> AbstractContextManager[None]:
-        """Keep code under test from steering the host through what it prints."""
+        """Keep output of code under test from steering the host."""
         return nullcontext()
 
     def fold(self, title: str) -> AbstractContextManager[None]:
-        """Fold what is printed meanwhile."""
+        """Fold the output within the context, under a title."""
         del title
         return nullcontext()
 
@@ -138,7 +138,7 @@ class Job:
         """Show the verdict."""
 
     def finish_shard(self, shard: Shard, report: SuiteReport) -> None:
-        """Show the outcome of a shard, and that it is not a verdict."""
+        """Show the outcome of a shard, and say that it is not a verdict."""
 
 
 class Host:
@@ -149,22 +149,22 @@ class Host:
     """
 
     name = ""
-    """The name that people know; empty without a CI system."""
+    """The name for people; empty without a CI system."""
     lacks_secrets = False
-    """True if the host gives no secrets to this job, as for pull requests of forks."""
+    """True if the host gives no secrets to this job, as for pull requests from forks."""
     on_default_branch: bool | None = None
-    """True if this job runs on the default branch, whose results are baselines; None if nobody
-    knows.
+    """True if this job runs on the default branch, whose results are baselines; None if that is
+    unknown.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
 
     def remove_credentials(self, environ: MutableMapping[str, str]) -> None:
-        """Remove from the environment what code under test must not see."""
+        """Remove variables from the environment that code under test must not see."""
 
     def clean(self, text: str) -> str:
-        """Return a text so that the host's log takes nothing in it for a command."""
+        """Return a text in which the host's log finds no command."""
         return text
 
     def report_failure(
@@ -174,7 +174,7 @@ class Host:
 
         Args:
             text: the error, for the log.
-            problems: the same, for annotations.
+            problems: the error, for annotations.
             folder: where relative files of problems start.
             arguments: the command line.
         """
@@ -184,10 +184,10 @@ class Host:
         """Begin the run of a suite.
 
         Args:
-            suite: what is run.
-            posting: what becomes of the verdict.
-            log: prints, where there is no CI system.
-            stream: what the host's log shows.
+            suite: the suite.
+            posting: how to publish the verdict.
+            log: prints without a CI system.
+            stream: the host's log.
         """
         del suite, posting, stream
         return Job(log)
@@ -200,11 +200,11 @@ class Host:
         if choice != "auto":
             return Previous()
         committed = committed_baseline(suite).as_posix()
-        lack = NoComparison(f"there is no {committed}, and no artifacts outside of a CI system")
-        return Previous(lack, notes=(lack.sentence,))
+        none = NoComparison(f"there is no {committed}, and no artifacts outside of a CI system")
+        return Previous(none, notes=(none.sentence,))
 
     def explain_lost_baseline(self, checkout: Checkout) -> str | None:
-        """Return why no later run can be compared with this one; None if one can, or will not.
+        """Return why this run cannot be a baseline; None if it can, or is not meant to be one.
 
         Args:
             checkout: the commit under test.
@@ -216,11 +216,11 @@ class Host:
         """Return the report that is committed with a suite; None if there is none.
 
         Args:
-            suite: what is run.
-            folder: an existing one for files that are not at hand.
+            suite: the suite.
+            folder: an existing folder for a downloaded copy.
 
         Raises:
-            HostError: it cannot be looked for.
+            HostError: the host refuses or cannot be reached.
         """
         del folder
         path = committed_baseline(suite)
@@ -229,7 +229,7 @@ class Host:
         return None
 
     def find_unchanged(self, suite: CheckedSuite, stream: TextIO) -> str | None:
-        """Return why a suite with `skip_unchanged` need not run; None if it may have to."""
+        """Return why a suite with `skip_unchanged` need not run; None if it must run."""
         del suite, stream
         return None
 
@@ -242,11 +242,11 @@ class Host:
         """Show that an error has ended the command without a verdict.
 
         Args:
-            error: what is wrong.
+            error: the error.
             folder: where relative files of its problems start.
             suite: the name of the suite; empty if that could not be read.
             posting: where to show it.
-            stream: what the host's log shows.
+            stream: the host's log.
         """
 
     def report_lost_run(self, text: str, note: Mapping[str, str]) -> None:
@@ -263,15 +263,15 @@ class Host:
         """Show the verdict over several suites.
 
         Args:
-            summaries: what was found of each suite that was run; at least one.
-            not_run: why each of the others was not.
+            summaries: one for each suite that was run; at least one.
+            not_run: why each of the other suites was not run, by name.
             out: the folder with the results of all.
-            stream: what the host's log shows.
+            stream: the host's log.
         """
 
 
 def committed_baseline(suite: CheckedSuite) -> Path:
-    """Return where a report that is committed with a suite is looked for."""
+    """Return the path of the report that may be committed with a suite."""
     return Path(suite.file).with_suffix(".baseline.json")
 
 
@@ -284,13 +284,13 @@ def find_previous(
 ) -> Previous:
     """Look for the results of earlier runs.
 
-    A report that is named is taken as it is. Otherwise what the host keeps of the base branch is
-    preferred to a report that is committed with the suite, which counts as the base branch has it.
-    What the host refuses becomes a warning.
+    Reports that are named are taken as they are. Otherwise, the host's results of the base branch
+    are preferred to a report that is committed with the suite, which is read from the base branch.
+    If the host refuses, that is a warning.
 
     Args:
         choice: what to compare with.
-        suite: what is run.
+        suite: the suite.
         host: where to look.
         artifacts: what to look for there.
         folder: where artifacts are unpacked; they must stay until the reports are written.
@@ -299,10 +299,10 @@ def find_previous(
         StorageError: a report that is named or committed cannot be read.
     """
     artifacts = replace(artifacts, suites=artifacts.suites or (suite,))
-    found = host.find_earlier(choice, suite, artifacts, folder)
-    if choice == "none" or isinstance(found.baseline, Baseline):
-        return found
-    suites = {each.name for each in artifacts.suites}
+    previous = host.find_earlier(choice, suite, artifacts, folder)
+    if choice == "none" or isinstance(previous.baseline, Baseline):
+        return previous
+    suites = {other.name for other in artifacts.suites}
     if choice != "auto":
         name, paths = None, choice
     else:
@@ -311,31 +311,31 @@ def find_previous(
             committed = host.find_committed(suite, folder)
         except HostError as error:
             problem = f"{name} of the base branch cannot be read: {error}"
-            lack = NoComparison(problem, expected=True)
-            return replace(found, baseline=lack, warnings=(*found.warnings, problem))
+            none = NoComparison(problem, expected=True)
+            return replace(previous, baseline=none, warnings=(*previous.warnings, problem))
         if committed is None:
-            return found
+            return previous
         paths = (committed,)
     redactor = Redactor(suite.secrets)
     from ci_evals.reports.read import read_baseline
 
     baseline = read_baseline(paths, suite.name, name, redactor=redactor, suites=suites)
     if isinstance(baseline, NoComparison) and choice != "auto":
-        warnings = (baseline.sentence, *found.warnings)
-        return replace(found, baseline=baseline, warnings=warnings)
-    notes = (*found.notes, describe_baseline(baseline))
-    warnings = (*found.warnings, *lost_reports(baseline))
-    return replace(found, baseline=baseline, notes=notes, warnings=warnings)
+        warnings = (baseline.sentence, *previous.warnings)
+        return replace(previous, baseline=baseline, warnings=warnings)
+    notes = (*previous.notes, describe_baseline(baseline))
+    warnings = (*previous.warnings, *lost_reports(baseline))
+    return replace(previous, baseline=baseline, notes=notes, warnings=warnings)
 
 
 def removed_suites(known: Iterable[SuiteInfo], suites: Sequence[CheckedSuite]) -> tuple[str, ...]:
     """Return the names of the suites that the change under test no longer has.
 
-    A suite whose file is still there was only not asked for, unless the file has another suite now.
+    A suite whose file still exists was just not selected, unless the file has another suite now.
 
     Args:
         known: the suites of the base branch.
-        suites: those that are run.
+        suites: the suites that are run.
     """
     names = {suite.name for suite in suites}
     files = {Path(suite.file).resolve() for suite in suites}
@@ -349,10 +349,10 @@ def removed_suites(known: Iterable[SuiteInfo], suites: Sequence[CheckedSuite]) -
 
 
 def describe_baseline(baseline: Baseline | NoComparison, place: str = "") -> str:
-    """Return a sentence on what is compared with, or why there is nothing.
+    """Return a sentence on the baseline, or why there is none.
 
     Args:
-        baseline: what was found.
+        baseline: the baseline, or the reason that there is none.
         place: how its commit is related to the one under test.
     """
     if isinstance(baseline, NoComparison):

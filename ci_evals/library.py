@@ -1,4 +1,4 @@
-"""The report for Python: looked at, sliced, saved, loaded and compared."""
+"""The report for Python: to inspect, slice, save, load and compare."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ _MOST_REASONS = 3  # of a cell
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """All results of one evaluation, as it was judged."""
+    """All results of one evaluation, with their verdict."""
 
     judged: Summary
 
@@ -53,7 +53,7 @@ class Report:
 
     @property
     def run_id(self) -> str | None:
-        """The id of this evaluation, which no other has."""
+        """The unique id of this evaluation."""
         return self.suite.run_id
 
     @property
@@ -170,14 +170,14 @@ class Report:
 
     @property
     def comparison(self) -> Comparison | NoComparison | None:
-        """The comparison with the baseline that it was evaluated with, or why there is none; None
-        if there was to be none.
+        """The comparison with the baseline of the evaluation, or the reason that there is none;
+        None without a baseline.
         """
         return self.judged.comparison
 
     @property
     def leaderboard(self) -> Sequence[Standing]:
-        """Every variant with its `place`, `rank`, whether it is `tied`, and figures; best first."""
+        """Every variant with `place`, `rank`, `tied` and its figures; the best first."""
         return rank(variant_reports(self.judged))
 
     @property
@@ -187,24 +187,24 @@ class Report:
 
     @property
     def cases(self) -> Mapping[str, Case]:
-        """The cases by id; those of a loaded report have only what report.json keeps."""
+        """The cases by id; in a loaded report, they have only the fields that report.json keeps."""
         return {case.id: case for case in self.plan.cases}
 
     def summary(self) -> str:
-        """Return a line for everything, one for each case and variant with its input, and below it
-        one for each reason why runs did not pass.
+        """Return a text: a line for all runs, a line for each case and variant with its input, and
+        below it a line for each reason why runs did not pass.
         """
         several = len(self.plan.variants) > 1
         lines = [outcome(self._report)]
         for cell in self.cells:
-            asked = one_line(input_text(cell.case), _INPUT_CHARACTERS)
-            if not asked:
-                asked = cell.case.id
+            question = one_line(input_text(cell.case), _INPUT_CHARACTERS)
+            if not question:
+                question = cell.case.id
             if several:
-                asked = f"{asked} on {cell.variant}"
+                question = f"{question} on {cell.variant}"
             score = percent(self._report.mean_score((cell.cell,)))
             runs = f"{cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}"
-            lines.append(f"  {asked}: {runs}, score {score}")
+            lines.append(f"  {question}: {runs}, score {score}")
             for reason, count in self._reasons(cell).most_common(_MOST_REASONS):
                 lines.append(f"    {number_of(count, 'run')}: {reason}")
         return "\n".join(lines)
@@ -219,10 +219,10 @@ class Report:
                 reasons.update(reason.text for reason in reasons_of(result))
         return reasons
 
-    # Kept and compared.
+    # Saving and comparing.
 
     def save(self, path: Path | str) -> Path:
-        """Write the report as `report.json`; a folder gets one of that name.
+        """Write the report as JSON to a file, or to `report.json` in a folder.
 
         Raises:
             StorageError: the file cannot be written.
@@ -235,7 +235,7 @@ class Report:
 
     @classmethod
     def load(cls, path: Path | str) -> "Report":
-        """Read a `report.json`, or that of a results folder.
+        """Read a `report.json`, or the one in a results folder.
 
         Raises:
             StorageError: the file cannot be read, is not a report, or a newer ci-evals wrote it.
@@ -269,7 +269,7 @@ class Report:
         )
 
     def diff_table(self, other: "Report | Path | str") -> str:
-        """Return `diff` as text: the figures of each variant, then cells, changed ones first."""
+        """Return `diff` as text: the figures of each variant, then the cells, the changed first."""
         return terminal.render_comparison(self.diff(other))
 
     def slice(
@@ -313,23 +313,23 @@ def _check_known(noun: str, name: str | None, known: Collection[str]) -> None:
         raise UsageError(f"slice({noun}={name!r}): {unknown(noun, name, known)}")
 
 
-def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoComparison:
+def as_baseline(saved: "Report | Path | str", suite: str) -> Baseline | NoComparison:
     """Return a report, or the reports saved at a path, as the baseline of a suite.
 
     Raises:
-        StorageError: nothing is at the path, or it cannot be read.
+        StorageError: the path does not exist or cannot be read.
     """
-    if isinstance(given, Report):
-        return baseline_of([SavedReport.of(given.judged)], suite)
-    path = Path(given)
+    if isinstance(saved, Report):
+        return baseline_of([SavedReport.of(saved.judged)], suite)
+    path = Path(saved)
     if not path.exists():
         remedy = "name a report.json, or the folder of one or several"
-        raise StorageError(f"{path}: no baseline is here: {remedy}")
+        raise StorageError(f"{path}: there is no baseline here: {remedy}")
     return read_baseline((path,), suite)
 
 
 def _part_of(report: SuiteReport, cells: Sequence[ReportedCell]) -> SuiteReport:
-    """Return a report of some cells: the same runs with numbers of their own."""
+    """Return a report of some cells: the same runs, renumbered."""
     plan = report.plan
     numbers = {(cell.case.id, cell.variant): cell.cell for cell in cells}
     cases = {cell.case.id: cell.case for cell in cells}

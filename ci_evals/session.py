@@ -1,6 +1,6 @@
 """One invocation: planned rounds, runs that confirm suspects, and the report.
 
-The only module that drives the engine and asks the gate between rounds.
+Only this module drives the engine and asks the gate between rounds.
 """
 
 import asyncio
@@ -74,29 +74,29 @@ class Invocation:
     """A suite to run, and how.
 
     Args:
-        suite: what to run.
+        suite: the suite.
         journal: where results are written.
         resume: continue that journal instead of starting a new one.
         sources: journals whose results are reused.
         merge: reuse errored runs as well; the sources are shards of this suite.
-        run_missing: run what has no result; otherwise only report.
+        run_missing: run cells without a result; otherwise only report.
         shard: run only this share of the cells.
         durations_s: the mean duration of a run of each cell, to balance shards by.
         replay: a recording that answers before any provider is called.
         replay_only: call no provider and no judge.
         reusable: journals of earlier runs, for a suite that reuses answers.
-        reuse_own_code: the team's own code has not changed since, so its answers are reused, too.
+        reuse_own_code: the team's own code has not changed since; its answers are reused as well.
         without_secrets: GitHub gives the job no secrets, so only recordings answer.
         replayed: a recording answered in one of the sources, or in the journal that is resumed.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
         checkout: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
-        files: the folder for files that answers bring, where reports of an earlier run are removed;
-            None keeps none.
+        files: the folder for files in answers, where reports of an earlier run are removed; None
+            keeps none.
         baseline: what to compare with, or why there is nothing; None for no comparison.
         first: the cases to run first.
         failed_before: the cases outside a selection that did not pass when they last ran.
-        on_default_branch: True on the default branch; None if nobody knows.
+        on_default_branch: True on the default branch; None if that is unknown.
     """
 
     suite: CheckedSuite
@@ -126,8 +126,8 @@ class Invocation:
     def rounds(self) -> tuple[int, ...]:
         """The rounds after which the gate looks at the results: at most three.
 
-        Shards and their merge look once, after the last round: no job sees the results of the
-        others.
+        Every look is another chance to err, which the bounds allow for. Shards and their merge look
+        once, after the last round, as no job sees the results of the others.
         """
         runs, max_runs = self.suite.runs, self.suite.max_runs
         if max_runs is None or max_runs <= runs:
@@ -137,7 +137,7 @@ class Invocation:
         return tuple(dict.fromkeys((runs, (runs + max_runs) // 2, max_runs)))
 
     def plan(self, runs: int) -> RunPlan:
-        """Plan `runs` runs of every cell of the suite, or of the shard's share of it."""
+        """Plan `runs` runs of every cell of the suite or of its shard."""
         suite = self.suite
         plan = plan_runs(suite.cases, suite.columns, runs)
         if self.shard is None:
@@ -180,7 +180,7 @@ class Watcher:
         """A run has ended."""
 
     def note_decision(self, sentence: str) -> None:
-        """The invocation does something that was not planned, or leaves it out."""
+        """The invocation adds runs to its plan, or withdraws some."""
 
     def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
         """Return a context that lasts as long as runs are made."""
@@ -191,7 +191,7 @@ class Watcher:
 async def execute(
     invocation: Invocation, *, watcher: Watcher | None = None, stop: Stop | None = None
 ) -> SuiteReport:
-    """Run what is missing of a suite's results and return the report of all of them.
+    """Run the cells of a suite that have no result yet, and return the report of all.
 
     Args:
         invocation: what to run.
@@ -206,8 +206,8 @@ async def execute(
     """
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
     invocation = _with_absolute_paths(invocation)
-    # The folder's files are replaced only once everything is open: until then, something may be
-    # wrong with the suite.
+    # Nothing in the results folder is replaced until everything is open: a mistake in the suite
+    # must not cost the earlier results.
     async with _open(invocation) as opened:
         with ExitStack() as files:
             recordings = Recordings(
@@ -215,6 +215,7 @@ async def execute(
             )
             files.enter_context(closing(recordings))
             resumed = invocation.resume and _has_lines(invocation.journal)
+            # Before the journal is opened, which may rename the file that answers come from.
             _add_answers(recordings, invocation, resumed=resumed)
             redactor = Redactor(invocation.suite.secrets)
             journal = Journal(
@@ -226,6 +227,7 @@ async def execute(
             files.enter_context(closing(journal))
             if invocation.files:
                 remove_reports(invocation.files, invocation.suite.formats)
+            # After it is opened: a torn last line has been removed by then.
             continued = _add_results(recordings, invocation, journal, resumed=resumed)
             recordings.torn = [shown_paths[path] for path in recordings.torn]
             invocation = _continue(invocation, continued, resumed=resumed)
@@ -246,7 +248,7 @@ async def execute(
 
 
 def _with_absolute_paths(invocation: Invocation) -> Invocation:
-    """Return an invocation whose paths hold wherever the code under test makes the process go."""
+    """Return an invocation with absolute paths: code under test may change the working folder."""
     return replace(
         invocation,
         journal=invocation.journal.absolute(),
@@ -275,7 +277,7 @@ def _has_lines(journal: Path) -> bool:
 
 
 def _add_answers(recordings: Recordings, invocation: Invocation, *, resumed: bool) -> None:
-    """Add the answers that an invocation may take."""
+    """Add the answers that an invocation may use instead of calls."""
     if invocation.traces is not None:
         recordings.add_traces(invocation.traces)
         return
@@ -288,13 +290,13 @@ def _add_answers(recordings: Recordings, invocation: Invocation, *, resumed: boo
     if reuse and not invocation.replay_only:
         not_before = time.time() - reuse.max_age_days * DAY_S
         reusable = list(invocation.reusable)
-        if not resumed and _has_lines(invocation.journal):  # which is about to be replaced
+        if not resumed and _has_lines(invocation.journal):  # it is about to be renamed
             reusable.insert(0, invocation.journal)
-        changing = invocation.suite.own_code
+        changed_code = invocation.suite.own_code
         if invocation.reuse_own_code:
-            changing = ()
+            changed_code = ()
         for path in reusable:
-            recordings.add_reusable(path, not_before, changing)
+            recordings.add_reusable(path, not_before, changed_code)
 
 
 def _add_results(
@@ -313,7 +315,7 @@ def _add_results(
 
 
 def _continue(invocation: Invocation, continued: Sequence[Path], *, resumed: bool) -> Invocation:
-    """Return an invocation with what the journals that it goes on with say of themselves."""
+    """Return an invocation with the run id and the marks of the journals that it continues."""
     if resumed:
         first = first_header(invocation.journal)
         if first is not None and first.suite.run_id:
@@ -324,7 +326,7 @@ def _continue(invocation: Invocation, continued: Sequence[Path], *, resumed: boo
 
 
 class _Part(NamedTuple):
-    """Runs of every cell with their results: the planned runs, or those that confirm suspects."""
+    """Runs with their results: the planned runs, or the runs that confirm suspects."""
 
     plan: RunPlan
     records: dict[int, RunRecord]
@@ -337,7 +339,7 @@ class _Part(NamedTuple):
         return self.plan.total - len(self.records)
 
     def load_into(self, run: Run, doing: str = "", rounds: int | None = None) -> None:
-        """Queue what has no result; see `Run.load_plan`."""
+        """Queue the runs without a result; see `Run.load_plan`."""
         run.load_plan(self.cells, self.records, doing, rounds)
 
 
@@ -346,9 +348,9 @@ class _Evidence(NamedTuple):
 
     Args:
         planned: the planned runs.
-        confirmation: those that confirm suspects; None if there are none.
+        confirmation: the runs that confirm suspects; None if there are none.
         looks: the rounds, and how many of them have been looked at; None for one round.
-        settled: the verdict for which the rest of the planned runs was left out.
+        settled: the verdict that made the rest of the planned runs unnecessary.
     """
 
     planned: _Part
@@ -383,7 +385,7 @@ class _Session:
     start: float = field(default_factory=time.perf_counter)
 
     async def execute(self, stop: Stop) -> SuiteReport:
-        """Run what is planned and has no result, then confirm suspects; return the report."""
+        """Run the planned runs without a result, then confirm suspects; return the report."""
         invocation, run = self.invocation, self.run
         stop.run = run
         plan = invocation.plan(invocation.rounds[0])
@@ -399,6 +401,7 @@ class _Session:
                     evidence = await self._run_round(evidence, number)
                     if self._is_decided(evidence, number):
                         break
+                # Withdrawn first: an outage would otherwise make suspects of cells at random.
                 if not run.stopped:
                     evidence = self._withdraw_failed_rounds(evidence)
                 if isinstance(invocation.baseline, Baseline) and not run.stopped:
@@ -428,7 +431,7 @@ class _Session:
     # Rounds.
 
     def _plan_round(self, evidence: _Evidence, number: int, runs: int) -> _Evidence:
-        """Plan `runs` runs of every cell instead of fewer, and note that they are looked at."""
+        """Extend the plan to `runs` runs of every cell, and count the look at them."""
         rounds = self.invocation.rounds
         if number > 1:
             old, plan = evidence.planned, self.invocation.plan(runs)
@@ -448,25 +451,26 @@ class _Session:
         return evidence
 
     async def _run_round(self, evidence: _Evidence, number: int) -> _Evidence:
-        """Run what is planned: all at once, or with `stop_early` run by run of every cell until the
-        verdict is certain.
+        """Run the planned runs: all at once, or with `stop_early` one round after the other until
+        the verdict is certain.
         """
         invocation = self.invocation
         if not invocation.suite.stop_early or invocation.shard or not invocation.run_missing:
             await self.run.run()
             return evidence
-        # Only a red verdict ends what another look, or the comparison, would still learn from.
+        # A later look or the comparison may still turn a green verdict red, so only a red one ends
+        # the runs before the last look.
         is_last = number == len(invocation.rounds)
         any_verdict_ends = is_last and invocation.baseline is None
-        whole, plan = evidence.planned, evidence.planned.plan
+        planned, plan = evidence.planned, evidence.planned.plan
         for runs in range(1, plan.rounds + 1):
-            whole.load_into(self.run, self.run.doing, runs)
+            planned.load_into(self.run, self.run.doing, runs)
             await self.run.run()
             if self.run.stopped or runs == plan.rounds:
                 break
             first = plan.first_rounds(runs)
-            records = move_records(whole.records, plan, first)
-            part = whole._replace(plan=first, records=records)
+            records = move_records(planned.records, plan, first)
+            part = planned._replace(plan=first, records=records)
             report = self._report(evidence._replace(planned=part))
             verdict = settle(report, plan, invocation.suite.gate, invocation.baseline)
             if verdict == "fail" or (verdict is not None and any_verdict_ends):
@@ -474,7 +478,7 @@ class _Session:
         return evidence
 
     def _is_decided(self, evidence: _Evidence, number: int) -> bool:
-        """Return True if no further round is needed; say so if one is."""
+        """Return True if no further round is needed; announce one that is."""
         invocation = self.invocation
         rounds = invocation.rounds
         if self.run.stopped or evidence.settled or number == len(rounds):
@@ -490,11 +494,12 @@ class _Session:
     # Confirmation.
 
     def _plan_confirmation(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
-        """Plan further runs of suspects, and further rounds of variants in doubt, apart from the
-        runs that the gate judges.
+        """Plan further runs of suspects, and further rounds of variants in doubt.
 
-        Suspects are sought among all cells of the suite: a shard has the same suspects as an
-        unsharded run. It can't tell that a variant is in doubt, of which it has only a share.
+        They are kept apart from the planned runs, which alone the gate's bars judge: more runs of
+        what looks bad would bias the rate. Cells of other shards count as well, so that a shard has
+        the same suspects as an unsharded run. It can't tell whether a variant is in doubt, because
+        it has only a share of the variant's cells.
         """
         invocation = self.invocation
         suite, plan = invocation.suite, evidence.planned.plan
@@ -502,10 +507,10 @@ class _Session:
         report = self._report(evidence)
         head = reported_cells(report, suite.gate, unplanned=True)
         is_whole = invocation.shard is None and invocation.run_missing
-        found = plan_confirmation(
+        confirmation = plan_confirmation(
             head, baseline, suite.confirm_runs, rules.alpha, is_whole=is_whole
         )
-        runs = found.runs
+        runs = confirmation.runs
         cells = {}
         for cell in range(len(plan)):
             key = report.plan.key(cell)  # without secrets in its names, as in the baseline
@@ -516,30 +521,30 @@ class _Session:
         self.recordings.end_reuse()
         part = self._take_over(plan_further_runs(plan, cells), {})
         if part.missing:
-            for sentence in self._describe_confirmation(part, found):
+            for sentence in self._describe_confirmation(part, confirmation):
                 self.watcher.note_decision(sentence)
         return evidence._replace(confirmation=part)
 
-    def _describe_confirmation(self, part: _Part, found: Confirmation) -> Iterator[str]:
-        """Say what is confirmed by how many runs, or that these runs are missing."""
-        for variant, keys in found.doubts.items():
+    def _describe_confirmation(self, part: _Part, confirmation: Confirmation) -> Iterator[str]:
+        """Yield sentences on what is confirmed with how many runs, or which runs are missing."""
+        for variant, keys in confirmation.doubts.items():
             cells = number_of(len(keys), "cell")
             rounds = f"{FURTHER_ROUNDS} further rounds of its {cells}"
             yield f"{name_of(variant)} may be worse as a whole: {rounds}"
-        if found.cases:
-            times = max(case.runs for case in found.cases.values())
+        if confirmation.cases:
+            times = max(case.runs for case in confirmation.cases.values())
             more = f"{number_of(times, 'more run')} on every variant"
-            count = number_of(len(found.cases), "case")
-            yield f"confirming {count} with {more}: {_first_names(found.cases)}"
-        runs = found.suspects.values()
+            count = number_of(len(confirmation.cases), "case")
+            yield f"confirming {count} with {more}: {_first_names(confirmation.cases)}"
+        runs = confirmation.suspects.values()
         if not runs:
             return
-        named = _first_names(case for case, *_ in found.suspects)
+        named = _first_names(case for case, *_ in confirmation.suspects)
         count = number_of(len(runs), "suspect")
         if not self.invocation.run_missing:
-            lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
-            remedy = "give every shard the same --baseline, or have them run with --run-missing"
-            yield f"{lack}; {remedy}"
+            problem = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
+            remedy = "give every shard the same --baseline, or run them with --run-missing"
+            yield f"{problem}; {remedy}"
             return
         more = number_of(max(runs), "more run")
         if min(runs) < max(runs):
@@ -547,7 +552,7 @@ class _Session:
         yield f"confirming {count} with {more} each: {named}"
 
     async def _confirm(self, evidence: _Evidence) -> None:
-        """Run what confirms suspects."""
+        """Run the runs that confirm suspects."""
         part = evidence.confirmation
         if part is not None:
             again = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
@@ -557,17 +562,17 @@ class _Session:
     # Withdrawal.
 
     def _withdraw_failed_rounds(self, evidence: _Evidence) -> _Evidence:
-        """Withdraw a round that failed as one, variant by variant, before it decides anything."""
+        """Withdraw rounds that failed as a whole, by variant, before they decide anything."""
         if max(evidence.planned.plan.counts, default=0) < 2:
-            return evidence  # there is no other round to tell one from
+            return evidence  # there is no other round to compare it with
         from ci_evals.gate.outages import failed_rounds
 
         report = self._report(evidence)
-        for variant, found in failed_rounds(report).items():
+        for variant, failed_round in failed_rounds(report).items():
             runs: list[int] = []
             for cell in report.cells_of(variant):
-                runs += report.plan.indices(cell)[found.run - 1 : found.run]
-            why = failed_round_sentence(found)
+                runs += report.plan.indices(cell)[failed_round.run - 1 : failed_round.run]
+            why = failed_round_sentence(failed_round)
             part = self._withdraw(evidence.planned, report, variant, runs, why)
             evidence = evidence._replace(planned=part, settled=None)
         return evidence
@@ -575,6 +580,9 @@ class _Session:
     def _withdraw_failed_confirmations(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
         """Withdraw the confirm runs of a variant that are worse than the planned runs of the same
         cells.
+
+        Suspects were chosen for their failures, so that repeats are better on average: worse ones
+        speak of an outage.
         """
         report = self._report(evidence)
         if evidence.confirmation is None or report.confirmation is None:
@@ -592,13 +600,13 @@ class _Session:
         return evidence
 
     def _withdraw_outages(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
-        """Withdraw all planned runs of a variant that failed as one."""
+        """Withdraw all planned runs of a variant that failed as a whole."""
         from ci_evals.gate.outages import find_outages
 
         report = self._report(evidence)
         rules = self.invocation.suite.gate or Gate()
-        found = find_outages(reported_cells(report, rules), baseline, rules.alpha)
-        for variant, outage in found.items():
+        outages = find_outages(reported_cells(report, rules), baseline, rules.alpha)
+        for variant, outage in outages.items():
             runs = _indices(report, variant)
             part = self._withdraw(evidence.planned, report, variant, runs, outage_sentence(outage))
             evidence = evidence._replace(planned=part, settled=None)
@@ -607,9 +615,9 @@ class _Session:
     def _withdraw(
         self, part: _Part, report: SuiteReport, variant: Variant, runs: Iterable[int], why: str
     ) -> _Part:
-        """Count runs of a part, and of its report, as errored: resuming makes all of them again.
+        """Record runs of a part as errored, so that resuming makes all of them again.
 
-        Those that passed are withdrawn, too: making only the others again would favour the variant.
+        Passed runs are withdrawn as well: repeating only the others would favour the variant.
         """
         self.watcher.note_decision(f"{name_of(variant)}: {why}")
         indices = [index for index in runs if index in part.records]
@@ -633,7 +641,7 @@ class _Session:
     # Reports.
 
     def _report(self, evidence: _Evidence, interrupted: str | None = None) -> SuiteReport:
-        """Return the report of what is recorded; `interrupted` says why there is no more."""
+        """Return the report of all records; `interrupted` says why there are not more."""
         confirmation = None
         if evidence.confirmation is not None:
             confirmation = self._report_of(evidence.confirmation, evidence)
@@ -671,26 +679,24 @@ class _Session:
     def _duration_s(self) -> float:
         if self.run.any_ended or not self.recordings.ended_at:
             return time.perf_counter() - self.start
-        # The same journals always make the same report.
+        # Nothing ran: the same journals always give the same report.
         return max(0.0, round(self.recordings.ended_at - self._first_started_at, 3))
 
     @cached_property
     def _first_started_at(self) -> float:
-        """The start of the first of all invocations that this one goes on with."""
+        """The start of the first of all invocations that this one continues."""
         headers = [first_header(path) for path in self.continued]
         started = [header.started_at for header in headers if header is not None]
         return min([self.started_at, *started])
 
     @cached_property
     def _shown_cases(self) -> Sequence[Case]:
-        """The cases without secrets: they may contain what the suite elsewhere takes from a
-        variable.
-        """
+        """The cases without secrets: they may repeat a value that comes from a variable."""
         return [self.redactor.clean(case) for case in self.invocation.suite.cases]
 
 
 def _indices(report: SuiteReport, variant: Variant) -> list[int]:
-    """Return the runs of a variant, by their index in the plan."""
+    """Return the indices in the plan of a variant's runs."""
     indices: list[int] = []
     for cell in report.cells_of(variant):
         indices += report.plan.indices(cell)
@@ -707,7 +713,7 @@ def known_durations(path: Path) -> Mapping[CellKey, float]:
     seen: dict[CellKey, list[float]] = {}
     for result in load_results(path / JOURNAL if path.is_dir() else path):
         seen.setdefault((result.case, result.provider, result.prompt), []).append(result.latency_s)
-    # An exact sum, so that all shards agree whatever the order of the file they were given.
+    # An exact sum: shards must agree on the means, though the order of lines may differ.
     return {key: fsum(latencies) / len(latencies) for key, latencies in seen.items()}
 
 
@@ -716,7 +722,7 @@ def check_sources(invocation: Invocation) -> None:
 
     Raises:
         StorageError: a journal cannot be read.
-        UsageError: one of them is of another suite, or is the one to be written.
+        UsageError: a journal is of another suite, or is the one to be written.
     """
     for path in invocation.sources:
         if path.resolve() == invocation.journal.resolve():
@@ -742,16 +748,16 @@ def _first_names(cases: Iterable[str]) -> str:
 
 
 def missing_shards(sources: Iterable[Path]) -> list[Shard]:
-    """Return the shards that no journal is of."""
-    found = set()
+    """Return the shards that have no journal among `sources`."""
+    present = set()
     for path in sources:
         for header in headers(path)[-1:]:
             if header.suite.shard is not None:
-                found.add(Shard.parse(header.suite.shard))
+                present.add(Shard.parse(header.suite.shard))
     missing = []
-    for of in sorted({shard.of for shard in found}):
-        every = [Shard(number, of) for number in range(1, of + 1)]
-        missing += [shard for shard in every if shard not in found]
+    for total in sorted({shard.of for shard in present}):
+        every = [Shard(number, total) for number in range(1, total + 1)]
+        missing += [shard for shard in every if shard not in present]
     return missing
 
 

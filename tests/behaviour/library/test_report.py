@@ -268,7 +268,7 @@ def test_a_baseline_that_is_not_there_is_an_error_before_anything_is_called(tmp_
     suite = Suite(
         name="towns", cases=[Case(input="Paris", expect=[Contains("o")])], providers=Mock(name="a")
     )
-    with pytest.raises(StorageError, match="nowhere: no baseline is here"):
+    with pytest.raises(StorageError, match="nowhere: there is no baseline here"):
         evaluate_sync(suite, baseline=tmp_path / "nowhere", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
