@@ -1,1 +1,1 @@
-"""What CI systems share: the comment, the choice of a baseline, archives and requests."""
+"""Shared by the plug-ins of CI systems: the comment, the baseline, archives and requests."""

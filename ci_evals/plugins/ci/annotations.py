@@ -1,4 +1,4 @@
-"""Annotations: what a summary shows at the lines of a suite."""
+"""Annotations: the findings of a summary, at the lines of a suite."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,19 +31,20 @@ class Annotation:
 
 
 def headline_notice(summary: Summary) -> Annotation:
-    """Return the verdict as a notice, which GitHub shows on the page of the run by its title."""
-    found = findings(summary)
-    title = f"ci-evals: {join_sentence(found.headline)}"
-    facts = " · ".join((name_of(summary.report.suite.name), *found.facts))
+    """Return the verdict as a notice: GitHub shows its title on the page of the run."""
+    top = findings(summary)
+    title = f"ci-evals: {join_sentence(top.headline)}"
+    facts = " · ".join((name_of(summary.report.suite.name), *top.facts))
     return Annotation("notice", facts, title=title)
 
 
 def annotations(summary: Summary) -> Iterator[Annotation]:
     """Yield the annotations of a summary, the most important first.
 
-    Cells without an answer or a graded run for the same reason, as in an outage, share one.
+    In an outage, cells without an answer or a graded run for the same reason share one: GitHub
+    shows only ten of a level.
     """
-    verdict, found = summary.verdict, cells_by_group(summary)
+    verdict, groups = summary.verdict, cells_by_group(summary)
     if verdict.unchecked:
         unchecked_level: Level = "error"
         if summary.gate is not None and summary.gate.on_unchecked == "warn":
@@ -54,14 +55,14 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
             lines = [drift_sentence(summary, alarm), *drift_details(alarm), drift_command(alarm)]
             yield Annotation("warning", "\n".join(filter(None, lines)), title="Drift")
     level: Level = "error" if verdict.status == "fail" else "warning"
-    failing = [*found["failing"], *found["still failing"]]
-    for word, worse in (("Regressed", found["regressed"]), ("Failing", failing)):
+    failing = [*groups["failing"], *groups["still failing"]]
+    for word, worse in (("Regressed", groups["regressed"]), ("Failing", failing)):
         for cells in group_by(worse, _cause):
             finding = cells[0].finding
             if len(cells) > 1:
                 finding = f"{_extent(summary, cells)} without an answer"
             yield _annotation(summary, level, word, cells, finding)
-    for cells in group_by(found["errored"], _reason):
+    for cells in group_by(groups["errored"], _reason):
         finding = cells[0].tally
         if len(cells) > 1:
             finding = f"{_extent(summary, cells)} without a graded run"
@@ -106,7 +107,7 @@ def _annotation(
 
 
 def _extent(summary: Summary, cells: Sequence[CellView]) -> str:
-    """Return `3 cases`; of several variants, `3 cases on gpt` or `3 cases on 2 variants`."""
+    """Return `3 cases`; with several variants, `3 cases on gpt` or `3 cases on 2 variants`."""
     cases = number_of(len({cell.case.id for cell in cells}), "case")
     variants = {cell.variant for cell in cells}
     if len(summary.report.plan.variants) == 1:

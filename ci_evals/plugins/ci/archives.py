@@ -1,4 +1,4 @@
-"""Archives of earlier jobs, unpacked without trust."""
+"""Unpacks archives of earlier jobs, without trusting them."""
 
 import struct
 import zipfile
@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 from ci_evals.errors import HostError
 
 _MAX_DEPTH = 4
-"""Files at a greater depth were left behind by agents and verifiers of tasks."""
+"""Files at a greater depth are left-overs of agents and verifiers of tasks."""
 _CHUNK_BYTES = 256 * 1024
 _DAMAGED = (  # zipfile raises these for bytes that are not a zip
     zipfile.BadZipFile,
@@ -49,12 +49,12 @@ def unpack(
 ) -> tuple[Path, ...]:
     """Unpack the archive's files of these names to `FOLDER/NUMBER/NAME`.
 
-    Each folder of the archive gets a number. Nothing that the archive says of paths, kinds and
-    sizes is believed: only plain files of these names are written.
+    Each folder of the archive gets a number. The archive's own paths, file types and sizes are not
+    trusted: only plain files of these names are written.
 
     Args:
         file: the zip, seekable.
-        folder: an empty folder, or one to be made.
+        folder: an empty folder, or a path at which to create one.
         names: bare file names, such as `report.json`.
         limits: bounds on the archive.
 
@@ -75,12 +75,14 @@ def unpack(
                     "too_large", f"the artifact has more than {limits.max_files:,} files"
                 )
             for entry in entries:
+                # `filename` may differ: zipfile cuts it at a NUL.
                 source = PurePosixPath(entry.orig_filename)
                 if source.name not in names or len(source.parts) > _MAX_DEPTH:
                     continue
+                # CI systems pack with these two. Others may take far more memory to unpack.
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     raise HostError(
-                        "unexpected", "the artifact is packed in a way that artifacts are not"
+                        "unexpected", "the artifact is packed with an unsupported compression"
                     )
                 number = numbers.setdefault(source.parent, len(numbers) + 1)
                 path = folder / str(number) / source.name

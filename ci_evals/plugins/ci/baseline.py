@@ -1,4 +1,4 @@
-"""The base branch's report, found among what earlier runs have left on a CI system."""
+"""Finds the base branch's report among the results of earlier runs on a CI system."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -22,7 +22,7 @@ from ci_evals.suite.types import CheckedSuite
 T = TypeVar("T")
 
 MAX_TRIED: Final = 5  # downloads
-PATIENCE_S: Final = 60.0  # for the CI system's limits and failures, before a run starts
+PATIENCE_S: Final = 60.0  # with the CI system's limits and failures, before a run starts
 
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -47,7 +47,7 @@ class Candidate(Generic[T]):
     """Results that a run of the base branch has left.
 
     Attributes:
-        source: what the CI system needs to download them.
+        source: the CI system's own data for downloading them.
         run: the name of the run: `run 12`.
         head_sha: the commit of the run; None if the CI system doesn't say.
         place: how that commit is related to the one under test, in words.
@@ -134,10 +134,10 @@ async def find_base_report(
 ) -> BaseReport | NotFound:
     """Look for a suite's report of the base branch and unpack it below `folder`.
 
-    The report of the merge base is preferred, then that of the nearest commit before it, then the
-    newest of the branch. Only complete reports of concluded runs of the repository's own branch
-    count, and only if what was checked out is a commit of that branch, without changes. Those of
-    another commit than their run's come last.
+    The report of the merge base is preferred, then the one of the nearest commit before it, then
+    the newest of the branch. Only complete reports of concluded runs of the repository's own branch
+    count, and only if the checkout was a commit of that branch, without changes. Reports of another
+    commit than their run's come last.
 
     Args:
         branch: where to look.
@@ -169,12 +169,12 @@ async def find_base_report(
             if isinstance(report, BaseReport):
                 report = await _check_commit(branch, report, history)
         except HostError as error:
-            if error.kind in ("rate_limited", "unreachable"):
+            if error.kind in ("rate_limited", "unreachable"):  # the next one would fail as well
                 raise
             if error.kind != "missing":
                 failed = True
             report = str(error)
-        if report is None:
+        if report is None:  # nothing was downloaded
             continue
         tried += 1
         if isinstance(report, _OtherSuites):
@@ -193,13 +193,13 @@ async def find_base_report(
 def _explain(
     branch: str, reasons: Sequence[str], others: Collection[str], *, failed: bool
 ) -> NotFound:
-    """Say why none of the reports of the base branch is the baseline.
+    """Return why no report of the base branch is the baseline.
 
     Args:
         branch: the name of the base branch.
         reasons: why reports cannot be used.
-        others: the suites that there are reports of, and that are not run.
-        failed: the CI system did not let us look at one of them.
+        others: the suites that have reports but are not run.
+        failed: True if the CI system refused to show one of the reports.
     """
     branch = name_of(branch)
     if reasons:
@@ -216,7 +216,7 @@ def _explain(
 def _sort_candidates(
     newest_first: Sequence[Candidate[T]], history: Sequence[str], start: str
 ) -> Iterator[Candidate[T]]:
-    """Yield the best first: along the history, then by age."""
+    """Yield the best candidates first: along the history, then by age."""
     for behind, sha in enumerate(history):
         place = start
         if behind:
@@ -256,7 +256,7 @@ async def _try(
     if not reports:
         return f"it has no {REPORT}"
     suites = [report.suite for _, report in reports]
-    of_suite = [each for each in reports if each[1].suite.name == suite]
+    of_suite = [(path, report) for path, report in reports if report.suite.name == suite]
     if not of_suite:
         return _OtherSuites(suites)
     path, report = of_suite[0]
@@ -273,9 +273,9 @@ async def _try(
 
 
 def checkout_problem(checkout: Checkout) -> str | None:
-    """Return why results of what was checked out cannot be a baseline; None if they can."""
+    """Return why results of a checkout cannot be a baseline; None if they can."""
     if not checkout.revision or checkout.dirty is None:
-        return "git did not tell which commit it checked out"
+        return "git did not tell which commit was checked out"
     if not _SHA.fullmatch(checkout.revision):
         return f"{name_of(checkout.revision)} is not a commit"
     if checkout.dirty:
@@ -303,24 +303,24 @@ def previous_of(
     suite: CheckedSuite,
     suites: Sequence[CheckedSuite],
 ) -> Previous:
-    """Return what a run may use of what was found.
+    """Return the results of the base branch for a run.
 
     Args:
-        found: what was found.
+        found: the report, or why there is none.
         branch: the name of the base branch.
         suite: the suite that is run.
         suites: all suites that the command runs.
     """
     if isinstance(found, NotFound):
-        lack = NoComparison(found.reason, found.expected)
+        none = NoComparison(found.reason, found.expected)
         if found.failed:
-            return Previous(lack, warnings=(lack.sentence,))
-        return Previous(lack, notes=(lack.sentence,))
+            return Previous(none, warnings=(none.sentence,))
+        return Previous(none, notes=(none.sentence,))
     redactor = Redactor(suite.secrets)
     baseline = baseline_of([found.report], suite.name, branch, redactor=redactor)
     if isinstance(baseline, Baseline):
         baseline = replace(baseline, run_url=found.run_url)
-    if isinstance(baseline, Baseline) and suite.name == suites[0].name:  # one of them says so
+    if isinstance(baseline, Baseline) and suite.name == suites[0].name:  # once for all suites
         removed = redactor.clean(removed_suites(found.suites, suites))
         baseline = replace(baseline, removed_suites=removed)
     note = describe_baseline(baseline, found.place)

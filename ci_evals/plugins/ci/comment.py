@@ -62,11 +62,10 @@ class CommentOutcome:
     """The outcome of posting.
 
     Attributes:
-        url: the comment.
+        url: the address of the comment.
         warning: why it could not be posted, in one sentence.
-        note: why this run rightly posts nothing, such as without a change to comment on or after a
-            newer run.
-        preview: what would be posted; in a dry run only.
+        note: why there is nothing to post, such as no pull request or a newer run.
+        preview: the comment that would be posted; only in a dry run.
     """
 
     url: str | None = None
@@ -86,10 +85,10 @@ class PostedComment:
 
 
 class CommentApi(Protocol):
-    """The comments on one change, as a CI system's API has them. Methods may raise `HostError`.
+    """The comments on one change in a CI system's API. Methods may raise `HostError`.
 
     Attributes:
-        change: what people call the change: `pull request 7`.
+        change: the change for people: `pull request 7`.
         sleep: how to wait.
     """
 
@@ -122,7 +121,7 @@ class CommentApi(Protocol):
 def has_changes(summary: Summary) -> bool:
     """Return True if something differs from the base, or is not known to be the same.
 
-    New cases are no such change, nor are drops that may be chance.
+    New cases don't count, nor do drops that may be chance.
     """
     compared = summary.compared
     if summary.verdict.status != "pass" or compared is None or summary.report.totals.errored:
@@ -141,7 +140,7 @@ def suite_contribution(
 
     Args:
         summary: the report and its verdict.
-        links: the pages that the section leads to.
+        links: the pages that the section links to.
         section: identifies it.
         stamp: the run.
         mode: with `changes`, a suite without a change only replaces its older section.
@@ -156,7 +155,7 @@ def suite_contribution(
 
 
 def text_contribution(section: SectionId, stamp: Stamp, state: State, text: str) -> Contribution:
-    """Return a section with a text of ours, however little room there is."""
+    """Return a section with a short text of ours, which is never cut."""
     return Contribution(section, stamp, state, lambda _max_bytes: text)
 
 
@@ -186,7 +185,8 @@ async def own_comments(comments: CommentApi, scope: str, login: str) -> list[Own
         body = parse(comment.body)
         if body is not None and body.scope == scope:
             own.append(OwnComment(comment, body))
-    return sorted(own, key=lambda each: each.comment.id)
+    # Every job writes into the first one, so that two that create one at a time end up in the same.
+    return sorted(own, key=lambda found: found.comment.id)
 
 
 def _belongs(contribution: Contribution, body: Body) -> bool:
@@ -195,11 +195,11 @@ def _belongs(contribution: Contribution, body: Body) -> bool:
 
 
 class Thread:
-    """Our comments on one change, and sections of one run to put into the first of them.
+    """Puts sections of one run into our comment on a change.
 
     Args:
-        comments: those on the change.
-        scope: tells our comments apart: empty for the one of all runs.
+        comments: the comments on the change.
+        scope: tells our comments apart; empty for the comment of all runs.
         login: the account that comments.
         contributions: the sections, all of one run; at least one.
     """
@@ -218,7 +218,7 @@ class Thread:
         self._lost = 0
 
     async def put(self) -> CommentOutcome:
-        """Write until the sections are there to stay, or must not be written.
+        """Write until the sections have settled, or must not be written.
 
         Raises:
             HostError: the comment cannot be written.
@@ -237,7 +237,7 @@ class Thread:
             await self._comments.sleep(SETTLE_S)
         raise HostError(
             "unexpected",
-            f"other jobs write to the comment on {self._comments.change} again and again:"
+            f"other jobs keep overwriting the comment on {self._comments.change}:"
             " does each have its own --artifact?",
         )
 
@@ -283,16 +283,15 @@ class Thread:
             self._lost += 1
             if error.kind != "unreachable" or self._lost == MAX_LOST:
                 raise
-            return  # it may have been created all the same: the next round sees it
+            return  # it may have been created nevertheless: the next round sees it
         self._last_write = write
         self._created.add(comment.id)
         if comment.author:
-            # The account may have another name than was thought; with the right one, its older
-            # comments are found, too.
+            # `login` may have been a guess: with the right account, its older comments are found.
             self._login = comment.author
 
     def _add_to(self, sections: tuple[Section, ...]) -> tuple[Section, ...]:
-        """Return sections with those of this run that are not there yet and not overtaken."""
+        """Return sections with this run's own, unless they are there already or newer ones are."""
         for contribution in self._contributions:
             body = Body(self._scope, "", sections)
             if not _belongs(contribution, body):
@@ -307,6 +306,7 @@ class Thread:
         return sections
 
     async def _edit(self, comment_id: int) -> None:
+        # Retried as a whole: a text that was read before the wait may be out of date.
         async def read_and_write() -> None:
             comment = await self._comments.read(comment_id)
             body = parse(comment.body)
@@ -327,7 +327,7 @@ class Thread:
                 raise
 
     async def _delete_others(self, own: Sequence[OwnComment]) -> None:
-        """Delete second comments: those created here, and those that older runs left behind."""
+        """Delete further comments that were created here or left behind by older runs."""
         for comment, body in own[1:]:
             is_old = all(self._stamp.is_newer_than(section.stamp) for section in body.sections)
             if is_old or comment.id in self._created:

@@ -1,4 +1,4 @@
-"""The body of the comment: sections of several jobs, each between markers with its run."""
+"""The body of the comment: sections of several jobs, each between markers that name its run."""
 
 import re
 from collections import Counter
@@ -41,7 +41,7 @@ class SectionId(NamedTuple):
     """Identifies a section.
 
     Attributes:
-        suite: its name; empty if it could not be read.
+        suite: the name of the suite; empty if it could not be read.
         job: the workflow.
         part: tells the jobs of the workflow apart: the name of the job's artifact.
     """
@@ -51,7 +51,7 @@ class SectionId(NamedTuple):
     part: str = ""
 
     def may_be(self, other: "SectionId") -> bool:
-        """Return True if both are of the same suite, or of one that has no known name."""
+        """Return True if both are of the same suite, or if the name of one suite is unknown."""
         if (self.job, self.part) != (other.job, other.part):
             return False
         return self.suite == other.suite or not self.suite or not other.suite
@@ -61,7 +61,7 @@ class SectionId(NamedTuple):
 class Stamp:
     """Identifies the run that wrote a section.
 
-    A newer run has a higher id; a later attempt has the same one.
+    A newer run has a higher id; a later attempt has the same id.
     """
 
     run_id: int
@@ -73,9 +73,9 @@ class Stamp:
 
 
 class Section(NamedTuple):
-    """One suite's part of the comment, as Markdown whose first line is its headline.
+    """One suite's part of the comment: Markdown whose first line is the headline.
 
-    `write` is a random word of whoever wrote it.
+    `write` is a random word of the job that wrote it.
     """
 
     id: SectionId
@@ -93,11 +93,11 @@ class Section(NamedTuple):
                 return headline
             return f"{headline} · {code(self.id.suite)}"
         suite = re.sub(r"[^\w .-]", "", self.id.suite)[:60].strip() or "suite"
-        return f"*{suite}: no room for this here; see the run's summary.*"
+        return f"*{suite}: too long for this comment; see the run's summary.*"
 
     @property
     def mark(self) -> str:
-        """The sign of its state: ✅, ❌ …"""
+        """The symbol of its state: ✅, ❌ …"""
         if self.state == "running":
             return "⏳"
         return VERDICT_MARKS[self.state]
@@ -117,14 +117,14 @@ class Section(NamedTuple):
 
     @property
     def content(self) -> str:
-        """The text as it is posted, without markers and lone surrogates."""
+        """The text to post, without markers and lone surrogates: an answer may contain either."""
         text = self.text.encode("utf-8", "replace").decode()
         text = _LINE_ENDS.sub("\n", text).strip("\n")
         return _MARKER.sub(_BROKEN_MARKER, text)
 
     @property
     def is_green(self) -> bool:
-        """Return True if there is nothing to do."""
+        """True if reviewers need do nothing."""
         return self.state == "pass"
 
     @property
@@ -151,7 +151,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A parsed comment. `write` is a random word of whoever wrote it last."""
+    """A parsed comment. `write` is a random word of the job that wrote it last."""
 
     scope: str
     write: str
@@ -173,8 +173,7 @@ class Body:
 def parse(body: str) -> Body | None:
     """Read a comment; None if it is not one of ours.
 
-    The marker must be the very first thing, which it never is in a quote. Damaged sections are left
-    out.
+    The marker must be the first line, which it never is in a quote. Damaged sections are left out.
     """
     lines = _LINE_ENDS.sub("\n", body).split("\n")
     head = _HEAD.fullmatch(lines[0])
@@ -203,8 +202,8 @@ def parse(body: str) -> Body | None:
 def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
     """Return the comment with these sections, the worst first, then in the order of their ids.
 
-    Several sections have a headline over all of them, and the green ones are folded. If the comment
-    has more than `MAX_BYTES` in UTF-8, the longest sections are reduced to their headlines.
+    With several sections, there is a headline over all, and green sections are folded. If the
+    comment has more than `MAX_BYTES` in UTF-8, the longest sections are reduced to their headlines.
     """
     ordered = sorted(sections, key=lambda section: (_WORST_FIRST.index(section.state), section.id))
     marker = f"<!-- ci-evals:comment v1 scope={_word(scope)} write={write} -->"
@@ -222,7 +221,7 @@ def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
 
 
 def _place(section: Section, sections: Sequence[Section]) -> str:
-    """Return a section as it is posted among `sections`."""
+    """Return the Markdown of a section among `sections`."""
     if section.is_green and len(sections) > 1:
         return section.folded
     return section.block
@@ -240,10 +239,10 @@ def _overview(sections: Sequence[Section]) -> str:
 
 
 def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int:
-    """Return how many bytes of Markdown a section may have.
+    """Return the number of bytes that the Markdown of a section may have.
 
-    It gets all the room that others leave, and never less than its fair share: `compose` then
-    shortens others that have more than theirs.
+    It gets all the room that the others leave, and at least its fair share: `compose` then shortens
+    sections that have more than theirs.
     """
     others = [other for other in others if other.id != section]
     write = uuid4().hex
@@ -257,10 +256,10 @@ def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int
 
 
 def with_section(sections: Sequence[Section], own: Section) -> tuple[Section, ...]:
-    """Return `sections` with `own` instead of what its suite had there before.
+    """Return `sections` with `own` in place of earlier sections of its suite.
 
-    Sections of the same workflow that its previous run did not write are dropped as well when a
-    newer run writes: their suite or job is gone.
+    When a newer run writes, sections of the same workflow that its previous run did not write are
+    dropped as well: their suite or job is gone.
     """
     runs = [section.stamp.run_id for section in sections if own.id.may_be(section.id)]
     previous_run = max(runs, default=0)
@@ -297,7 +296,7 @@ class Contribution:
         stamp: the run; its `sha` is the head of the pull request at that time.
         state: the verdict, or that the run is under way.
         render: returns the Markdown of the section within a number of bytes in UTF-8.
-        replaces_only: True if the section is only to replace an older one of its suite.
+        replaces_only: True if the section may replace an older one of its suite, but not be new.
     """
 
     id: SectionId

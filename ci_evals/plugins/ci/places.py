@@ -1,4 +1,4 @@
-"""Files as paths from the root of the repository, which is how a CI system names them."""
+"""Paths from the root of the repository, which is how a CI system names files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from ci_evals.suite.types import CheckedSuite
 
 
 def path_in(root: Path, path: Path) -> str:
-    """Return a path relative to a folder; an absolute one for what is outside of it."""
+    """Return a path relative to a folder; an absolute path if it is outside of it."""
     path, root = path.resolve(), root.resolve()
     if path.is_relative_to(root):
         path = path.relative_to(root)
@@ -19,11 +19,11 @@ def path_in(root: Path, path: Path) -> str:
 def locate_cases(suite: CheckedSuite, folder: Path, root: Path) -> CheckedSuite:
     """Return the suite with the files of its cases as paths from the root of the repository.
 
-    So reports name the same path, independent of the job's folder. Files outside of the repository
-    have absolute paths.
+    Reports then name the same path in every job. Files outside of the repository have absolute
+    paths.
 
     Args:
-        suite: what is run.
+        suite: the suite.
         folder: where relative files start.
         root: the root of the repository.
     """
@@ -36,7 +36,7 @@ def locate_problems(problems: Sequence[Problem], folder: Path, root: Path) -> li
     """Return problems with files as paths from the root of the repository.
 
     Args:
-        problems: what is wrong.
+        problems: the problems.
         folder: where relative files start.
         root: the root of the repository.
     """
@@ -49,7 +49,7 @@ def locate_problems(problems: Sequence[Problem], folder: Path, root: Path) -> li
 
 
 def checkout_of(suite: CheckedSuite, default: Path) -> Path:
-    """Return the root of the repository that a suite is in; `default` where there is none."""
+    """Return the root of the repository that a suite is in; `default` if it is in none."""
     for folder in (suite.folder, *suite.folder.parents):
         if (folder / ".git").exists():
             return folder

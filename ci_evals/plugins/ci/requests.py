@@ -1,4 +1,4 @@
-"""Requests to the API of a CI system: repeated after limits and failures, and checked."""
+"""Requests to the API of a CI system: repeats them after limits and failures, checks answers."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -22,15 +22,15 @@ TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
 DOWNLOAD_TIMEOUT: Final = aiohttp.ClientTimeout(total=600, sock_connect=10, sock_read=60)
 
 _FIRST_RETRY_S = 1.0
-_LIMIT_S = 60.0  # GitHub's advice for a limit without a time
+_LIMIT_S = 60.0  # GitHub's advice for a rate limit that names no time
 
 
 class Patience:
     """Repeats requests after rate limits and failures, within a total time.
 
     Args:
-        sleep: how to wait.
-        total_s: how long to wait for all requests together, in seconds.
+        sleep: waits for a number of seconds.
+        total_s: the longest time to wait for all requests together, in seconds.
     """
 
     def __init__(self, sleep: Sleep, total_s: float) -> None:
@@ -69,7 +69,7 @@ class Patience:
 
 
 def _wait_s(state: RetryCallState) -> float:
-    """Return how long we are asked to wait, else twice as long as the last time, in seconds."""
+    """Return the seconds to wait: as long as the answer asks for, else twice the last wait."""
     assert state.outcome is not None
     error = state.outcome.exception()
     assert isinstance(error, HostError)
@@ -98,7 +98,7 @@ def decode(answer: Any, kind: TypeAdapter[T], host: str) -> T:
         return kind.validate_python(answer)
     except ValidationError as error:
         raise HostError(
-            "unexpected", f"{host}'s answer is not what it documents: {first_problem(error)}"
+            "unexpected", f"{host}'s answer differs from its documentation: {first_problem(error)}"
         ) from error
 
 

@@ -66,8 +66,9 @@ class WorkflowRun:
 def _raise_retryable(
     host: str | None, status: int, headers: Mapping[str, str], body: bytes
 ) -> None:
-    """Raise HostError `rate_limited` or `unreachable` for answers worth repeating the request."""
+    """Raise HostError `rate_limited` or `unreachable` if the request is worth repeating."""
     text = body[:4000].decode("utf-8", "replace")
+    # GitHub uses 403 both for rate limits and for a lack of permission.
     if status in (403, 429) and "resource not accessible" not in text.lower():
         wait_s = _requested_wait_s(headers)
         if wait_s is not None or status == 429 or "rate limit" in text.lower():
@@ -81,7 +82,7 @@ def _raise_retryable(
 
 
 def _requested_wait_s(headers: Mapping[str, str]) -> float | None:
-    """Return how long the headers ask to wait, in seconds; None if they don't."""
+    """Return the seconds that the headers ask to wait; None if they don't."""
     date = date_in(headers.get("Date")) or datetime.now(UTC)
     wait_s = retry_after_s(headers, date)
     if wait_s is not None:
@@ -145,7 +146,7 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         return response.status, response.headers, content
 
     async def location(self, url: str) -> URL:
-        """Return where `url` redirects to. The address is valid for a minute only."""
+        """Return the address that `url` redirects to, which is valid for a minute only."""
         headers = create_headers(self.requester, oauth_token=self._token.reveal())
         target = URL(url)
         with network_errors(target):
@@ -222,7 +223,7 @@ class GitHub:
         limit: int = MAX_ITEMS,
         **query: str | int,
     ) -> tuple[T, ...]:
-        """Return the items of a list, page by page as the `Link` headers lead.
+        """Return the items of a list, following the `Link` headers from page to page.
 
         Args:
             path, kind: as for `get`.
@@ -241,7 +242,7 @@ class GitHub:
         return tuple(items)
 
     async def create(self, path: str, data: Mapping[str, Any], kind: type[T]) -> T:
-        """Post `data`. After the error `unreachable`, it may have been created or not."""
+        """Post `data`. After the error `unreachable`, it may or may not have been created."""
 
         async def post() -> T:
             with self._errors():
@@ -256,7 +257,7 @@ class GitHub:
             await self._requests.patch(self._url(path), data=data)
 
     async def delete(self, path: str) -> None:
-        """Delete. It is not an error if it is gone already."""
+        """Delete a resource. It is not an error if it is gone already."""
         try:
             with self._errors():
                 await self._requests.delete(self._url(path))
@@ -278,11 +279,12 @@ class GitHub:
         return user.login
 
     async def download(self, path: str, file: BinaryIO, max_bytes: int) -> None:
-        """Save what `path` redirects to, at most `max_bytes`, into an empty `file`.
+        """Save the file that `path` redirects to, at most `max_bytes`, into an empty `file`.
 
         The token is not sent to the other address.
         """
 
+        # Both steps are repeated together: the address expires after a minute.
         async def save() -> None:
             with self._errors():
                 url = await self._requests.location(self._url(path).partition("{")[0])
@@ -315,7 +317,7 @@ class GitHub:
                 message += " (the token may not do this; see the job's `permissions`)"
             raise HostError(_kind(status, reason), message) from None
         except (GitHubException, ValueError, LookupError, TypeError, AttributeError) as error:
-            # gidgethub stumbles over an answer that GitHub does not document.
+            # gidgethub raises these for an answer that GitHub does not document.
             raise HostError(
                 "unexpected", f"GitHub's answer cannot be read: {type(error).__name__}"
             ) from None
@@ -325,7 +327,7 @@ def _check_download(host: str | None, response: aiohttp.ClientResponse) -> None:
     """Raise HostError unless the response has the content."""
     status = response.status
     _raise_retryable(host, status, response.headers, b"")
-    if status in (401, 403):  # the address has become invalid: worth another one
+    if status in (401, 403):  # the address has expired: `unreachable` asks for another one
         raise HostError("unreachable", f"{host} refused a download ({status})")
     if status != 200:
         raise HostError("missing", f"{host} answered {status} to a download")
@@ -351,8 +353,8 @@ async def connect(
 
     Args:
         context: the job, with the address of the API and the token.
-        sleep: how to wait.
-        patience_s: how long to wait for limits and outages altogether, in seconds.
+        sleep: waits for a number of seconds.
+        patience_s: the longest time to wait for limits and outages altogether, in seconds.
 
     Raises:
         HostError: the context has no token or no repository, or a variable does not name a proxy.

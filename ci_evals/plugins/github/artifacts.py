@@ -14,7 +14,7 @@ from ci_evals.plugins.github.api import GitHub
 
 MAX_LISTED: Final = 1_000
 PAGE_SUFFIX: Final = ".html"
-"""Ends the name of an artifact that is a page, not a zip: GitHub opens it in the browser."""
+"""The end of the name of an artifact that is a page, not a zip: GitHub opens it in the browser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ArtifactOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Files that a run has uploaded. `size_in_bytes` is the size of the zip."""
+    """An artifact that a run has uploaded. `size_in_bytes` is the size of the zip."""
 
     id: int
     name: str
@@ -78,7 +78,7 @@ async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[A
         pattern: a name, or a pattern as in `fnmatch`.
 
     Raises:
-        HostError: there is none, or GitHub refuses.
+        HostError: there is no such artifact, or GitHub refuses.
     """
     problem = "is not there"
     newest: dict[str, Artifact] = {}

@@ -1,4 +1,4 @@
-"""The results of the base branch and of earlier attempts, found among GitHub's artifacts."""
+"""Finds the results of the base branch and of earlier attempts among GitHub's artifacts."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
@@ -38,9 +38,9 @@ from ci_evals.plugins.github.context import Context
 from ci_evals.suite.types import CheckedSuite
 
 MAX_COMMITS: Final = 50
-MAX_CHANGED: Final = 300  # files that GitHub lists of a comparison
+MAX_CHANGED: Final = 300  # files: GitHub lists no more of a comparison
 
-# Runs of other events can have the base branch as theirs while they evaluate a pull request.
+# Runs of other events can name the base branch as theirs while they evaluate a pull request.
 _TRUSTED_EVENTS = frozenset(("push", "schedule", "workflow_dispatch"))
 
 
@@ -90,7 +90,7 @@ async def _find_base(
     folder: Path,
 ) -> Previous:
     """Find the report and the journal of the base branch."""
-    names = [each.name for each in suites]
+    names = [other.name for other in suites]
     found: BaseReport | NotFound
     try:
         async with connect(context, patience_s=PATIENCE_S) as github:
@@ -223,10 +223,11 @@ async def _list_candidates(
         run = artifact.workflow_run
         if run is None or run.head_branch != search.base_ref:
             continue
-        if run.head_repository_id == run.repository_id:  # a fork may have a branch of that name
+        # A fork may have a branch of the same name, and its code wrote the artifact.
+        if run.head_repository_id == run.repository_id:
             source = _Source(artifact, run)
             trusted.append(Candidate(source, f"run {run.id}", run.head_sha))
-    candidates = [each for each in trusted if not each.source.artifact.expired]
+    candidates = [candidate for candidate in trusted if not candidate.source.artifact.expired]
     if candidates:
         return candidates
     if trusted:
@@ -244,7 +245,9 @@ def _is_not_the_first(artifacts: Iterable[Artifact], search: Search) -> bool:
     """Return True if other pull requests have left artifacts before this one."""
     if search.head_ref is None:
         return False
-    branches = {each.workflow_run.head_branch for each in artifacts if each.workflow_run}
+    branches = {
+        artifact.workflow_run.head_branch for artifact in artifacts if artifact.workflow_run
+    }
     return not branches <= {search.head_ref}
 
 
@@ -268,7 +271,7 @@ class _CommitComparison:
 async def changed_files(github: GitHub, base_sha: str, head_sha: str) -> tuple[str, ...] | None:
     """Return the files changed since the merge base; None if there are too many.
 
-    A renamed file is there by both names.
+    A renamed file is listed under both names.
 
     Raises:
         HostError: GitHub cannot be reached, refuses, or does not know the commits.

@@ -43,9 +43,8 @@ from ci_evals.suite.types import RESULTS
     default="auto",
     show_default=True,
     envvar="CI_EVALS_COMMENT_MODE",
-    help="One comment for the pull request, which is edited; the same, but only once something"
-    " changed; a new one for each workflow run; or only links to the uploaded pages in the job's"
-    " summary.",
+    help="Edit one comment for the pull request; do so only once something changed; post a new one"
+    " for each workflow run; or only link the uploaded pages in the job's summary.",
 )
 @options.setting(
     "--baseline",
@@ -56,7 +55,7 @@ from ci_evals.suite.types import RESULTS
     help="With --from-run: compare with this report.json, or a folder with one or more; may be"
     " repeated. `auto`, the default in GitHub Actions: the base branch's report there.",
 )
-@options.option("--dry-run", is_flag=True, help="Print what would be posted, and post nothing.")
+@options.option("--dry-run", is_flag=True, help="Print the comment instead of posting it.")
 def comment(
     results: Path | None,
     from_run: int | None,
@@ -70,9 +69,9 @@ def comment(
 
     For jobs of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a
     run of this pull request, of one suite or of several. Pages that this workflow run has uploaded
-    are linked. With --from-run, the reports are those that another workflow run has uploaded: that
-    is how pull requests from forks, whose own jobs may not comment, get theirs. Such reports are
-    not trusted: they are judged again by their results, against a freshly downloaded --baseline.
+    are linked. With --from-run, another workflow run has uploaded the reports: this is for pull
+    requests from forks, whose own jobs may not comment. Such reports are not trusted: they are
+    judged again by their results, against a freshly downloaded --baseline.
 
     \b
     Examples:
@@ -86,7 +85,7 @@ def comment(
     3 the report cannot be read
     """
     if from_run is not None and results is not None:
-        raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")
+        raise click.UsageError("RESULTS_DIR and --from-run cannot be combined")
 
     console = Console.of_process()
     context = read_context(console.environ)
@@ -122,8 +121,8 @@ def _comment_on_results(
     *,
     dry_run: bool,
 ) -> CommentOutcome:
-    """Post the comment on the reports of a results folder, and link the pages uploaded before."""
-    summaries = [read_summary(each) for each in report_folders(folder) or [folder]]
+    """Post the comment on the reports of a results folder, with links to uploaded pages."""
+    summaries = [read_summary(path) for path in report_folders(folder) or [folder]]
     pages: Mapping[str, str] = {}
     problem: str | None = None
     shows_pages = context.pull_request is not None or mode == "off"

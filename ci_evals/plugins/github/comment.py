@@ -1,4 +1,4 @@
-"""The comment on a pull request, and the comments that others post for forks."""
+"""The comment on a pull request, also when another workflow posts it for a fork."""
 
 import asyncio
 import tempfile
@@ -87,8 +87,8 @@ def post_comment(
         context: the job.
         part: tells the jobs of one workflow apart: the name of the job's artifact.
         mode: one comment for all runs, or one for each.
-        pages: the addresses at which report.html opens in the browser, by suite, where known.
-        dry_run: return the comment, without the sections of others, instead of posting it.
+        pages: the addresses of uploaded report.html files, by suite.
+        dry_run: return the comment, without the sections of other jobs, instead of posting it.
     """
     contributions = []
     for summary in summaries:
@@ -104,7 +104,7 @@ def post_comment(
 
 
 def post_progress(suite: str, context: Context, part: str = RESULTS) -> CommentOutcome:
-    """Say in the comment that a run is under way, until `post_comment` replaces the section."""
+    """Post that a run is under way, until `post_comment` replaces the section."""
     return post_text(progress_text(suite, context.run_url), "running", suite, context, part)
 
 
@@ -123,7 +123,7 @@ def post_text(
 
 
 def link_pages(context: Context, part: str, summaries: Sequence[Summary]) -> Mapping[str, str]:
-    """Link the pages that this workflow run has uploaded so far in the job's summary.
+    """Add links to the pages that this workflow run has uploaded so far to the job's summary.
 
     Args:
         context: the job, with a token that has `actions: read`.
@@ -131,18 +131,18 @@ def link_pages(context: Context, part: str, summaries: Sequence[Summary]) -> Map
         summaries: the suites.
 
     Returns:
-        The addresses at which they open in the browser, by suite.
+        The addresses of the pages, by suite.
 
     Raises:
         HostError: GitHub cannot be reached or refuses.
         StorageError: the summary cannot be written.
     """
 
-    async def look() -> Mapping[str, Artifact]:
+    async def list_pages() -> Mapping[str, Artifact]:
         async with connect(context) as github:
             return await pages_of_run(github, context.run_id or 0)
 
-    uploaded = asyncio.run(look())
+    uploaded = asyncio.run(list_pages())
     pages = {}
     for summary in summaries:
         suite = summary.report.suite.name
@@ -184,7 +184,7 @@ def _post(contributions: Sequence[Contribution], context: Context, mode: Mode) -
 def _with_github(
     context: Context, work: Callable[[GitHub], Awaitable[CommentOutcome]]
 ) -> CommentOutcome:
-    """Connect and work; problems become a warning."""
+    """Connect to GitHub and do some work; problems become a warning."""
 
     async def connect_and_work() -> CommentOutcome:
         async with connect(context) as github:
@@ -207,10 +207,10 @@ def comment_from_run(
 ) -> CommentOutcome:
     """Post the results of another workflow run, as a `workflow_run` workflow does for forks.
 
-    Of all that the run has uploaded, only the results are believed: archives are unpacked within
-    limits, reports are decoded by their schema and judged again against a baseline fetched here,
-    the comment is rendered here, and the pull request is the one whose head GitHub says the run
-    had. Sections of older runs are replaced if this run has left no usable report for them.
+    Only the results of the uploaded reports are trusted. Archives are unpacked within limits,
+    reports are decoded by their schema and judged again against a baseline that is fetched here.
+    The comment is rendered here, and GitHub tells which pull request the run was for. Sections of
+    older runs are replaced if this run has left no usable report for them.
 
     Args:
         context: this job, with a token that may read artifacts and comment.
@@ -219,7 +219,7 @@ def comment_from_run(
         mode: one comment for all runs, or one for each.
         baseline: what to compare with: `auto` for the base branch's report, `none`, or these
             reports.
-        dry_run: return what would be posted instead of posting it.
+        dry_run: return the comment instead of posting it.
     """
 
     async def post(github: GitHub) -> CommentOutcome:
@@ -270,8 +270,8 @@ def comment_from_run(
 async def pull_requests_of(github: GitHub, run: WorkflowRun) -> tuple[PullRequest, ...]:
     """Return the open pull requests that a run was for, ordered by number.
 
-    There is none if their head has moved on. They are looked up by the branch that GitHub says the
-    run had, never by an artifact, which code of a fork may have written.
+    There is none if their head has moved on. GitHub tells the branch of the run; an artifact, which
+    code of a fork may have written, is never asked.
     """
     head = run.head_repository
     if head is None or not run.head_branch:
@@ -296,8 +296,8 @@ class _Uploads:
     Attributes:
         reports: each with its artifact.
         unusable: why other artifacts cannot be used, by name.
-        problems: the same and other problems in sentences.
-        note: why it is right that there is no report.
+        problems: all problems in sentences.
+        note: why there need not be a report.
     """
 
     reports: Sequence[tuple[Artifact, SavedReport]] = ()
@@ -356,9 +356,9 @@ async def _judge(
 ) -> Summary:
     """Judge a report by its results, against the chosen baseline and by the baseline's rules.
 
-    Without a baseline, all there is to go by is the report's own word on the gate. It may be a
-    forger's, so the verdict is `borderline` at best, and the summary says why. A note names suites
-    of the base branch that are not among the `suites` of the run.
+    Without a baseline, the only rules are the report's own. They may be forged, so the verdict is
+    `borderline` at best, and the summary says why. A note names suites of the base branch that are
+    not among the `suites` of the run.
     """
     suite = report.suite.name
     report = report.off_default_branch()
@@ -389,7 +389,7 @@ async def _judge(
             text = f"not run here, but on {baseline.label}: {names}"
             summary = replace(summary, notes=(*summary.notes, Note("Missing", text, brief=True)))
         return summary
-    # Its rules are its author's, so it never passes by them.
+    # The rules are its author's: it never passes by them.
     unverified = _mark_unverified(report.judge(replace(baseline, expected=True)))
     if isinstance(report.base, Baseline):
         own_word = report.summary
@@ -399,7 +399,7 @@ async def _judge(
 
 
 def _mark_unverified(summary: Summary, why: str = "") -> Summary:
-    """Return the summary with a note that it takes the word of the pull request's own job."""
+    """Return the summary with a note that it relies on the pull request's own job."""
     subject = "the gate is"
     if summary.compared:
         subject = "gate and baseline are"
@@ -410,9 +410,9 @@ def _mark_unverified(summary: Summary, why: str = "") -> Summary:
 def _contribution(
     summary: Summary, run: WorkflowRun, artifact: Artifact, page: Artifact | None
 ) -> Contribution:
-    """Return the section for a report that an artifact of the run holds.
+    """Return the section for a report in an artifact of the run.
 
-    Its page was written by the pull request's own job, so the link to it says so.
+    The text of the link to its page says that the pull request's own job wrote that.
     """
     source = None
     if run.head_repository is not None:
@@ -450,7 +450,7 @@ async def _withdraw(
     except HostError as error:
         if error.kind != "forbidden":
             raise
-        comments = []  # then nothing can be posted, either
+        comments = []  # nothing can be posted either
     if not comments:
         return ()
     withdrawn = []
@@ -468,7 +468,7 @@ async def _withdraw(
             why = "it ran no suite"
         else:
             why = "its job ended before"
-        sentence = f"no verdict: this run has left no report that can be used ({why})"
+        sentence = f"no verdict: this run has left no usable report ({why})"
         text = problems_text([Problem("", None, "", sentence)], run.html_url)
         withdrawn.append(text_contribution(section.id, stamp, "error", text))
     return withdrawn
@@ -484,7 +484,7 @@ class Comment:
     body: str | None = None
 
     def posted(self) -> PostedComment:
-        """Return the comment as all CI systems have it."""
+        """Return the comment in the form for all CI systems."""
         author = None
         if self.user:
             author = self.user.login
@@ -568,9 +568,9 @@ async def put_sections(
 
 
 async def _login(github: GitHub) -> str:
-    """Return the account that comments; that of GITHUB_TOKEN where GitHub does not say.
+    """Return the account that comments; the account of GITHUB_TOKEN if GitHub does not say.
 
-    If that is wrong, a comment is created, whose author is known then.
+    If that guess is wrong, a new comment is created, and its author is the account.
     """
     try:
         return await github.login() or _ACTIONS_LOGIN

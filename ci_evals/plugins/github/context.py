@@ -1,4 +1,4 @@
-"""A job of GitHub Actions, as its environment and event file describe it."""
+"""A job of GitHub Actions, read from its environment and event file."""
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -78,15 +78,14 @@ class Context:
     Attributes:
         event: what started the workflow; `other` for anything that ci-evals treats as a plain run.
         repository: `owner/name`; None outside of GitHub.
-        sha: the commit under test; for a pull request its head, not the merge commit that is
-            checked out.
+        sha: the commit under test; for a pull request its head, not the checked-out merge commit.
         branch: the branch of a push, schedule or dispatch.
         base_sha: the commit to compare with: the base of a pull request or merge group, or the
             commit before a push.
         base_ref: the branch of `base_sha`, without `refs/heads/`.
         temp: the runner's folder for temporary files, which it empties for each job.
-        problem: why the event could not be read, in a sentence; what it says of commits and the
-            pull request is then None.
+        problem: why the event could not be read, in a sentence; commits and pull request are None
+            then.
     """
 
     event: EventKind = "other"
@@ -129,10 +128,9 @@ class Context:
 
     @property
     def makes_baselines(self) -> bool:
-        """True if results of this job may be a baseline: those of the default branch itself."""
-        if (
-            self.event == "schedule"
-        ):  # GitHub schedules the default branch only, and may not name it
+        """True if results of this job may be a baseline, since it runs on the default branch."""
+        # GitHub schedules the default branch only, and its event may not name it.
+        if self.event == "schedule":
             return self.branch is not None
         return self.on_default_branch and self.event in ("push", "workflow_dispatch")
 
@@ -189,9 +187,9 @@ def in_actions(environ: Mapping[str, str]) -> bool:
 
 
 def remove_credentials(environ: MutableMapping[str, str]) -> None:
-    """Remove what code under test must not inherit from a job of GitHub Actions.
+    """Remove the job's tokens, and the files with which a step controls later steps.
 
-    That is the job's tokens, and the files by which a step controls the steps after it.
+    Code under test must not inherit them.
     """
     if not in_actions(environ):
         return
@@ -201,7 +199,7 @@ def remove_credentials(environ: MutableMapping[str, str]) -> None:
 
 
 def read_context(environ: Mapping[str, str]) -> Context:
-    """Read the environment and the event file it names.
+    """Read the environment and the event file that it names.
 
     Never raises: missing facts are None, and `problem` says why.
     """
@@ -227,7 +225,7 @@ def read_context(environ: Mapping[str, str]) -> Context:
             facts |= _facts_of(kind, event)
         except ValidationError as error:
             facts["problem"] = (
-                f"the event file is not what a `{name}` event looks like: {first_problem(error)}"
+                f"the event file does not describe a `{name}` event: {first_problem(error)}"
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             facts["problem"] = (
@@ -271,10 +269,10 @@ def _workflow_file(environ: Mapping[str, str]) -> str | None:
 
 
 def _facts_of(kind: EventKind, event: Payload) -> dict[str, Any]:
-    """Return what an event says of the commits, as fields of a context.
+    """Return the commits of an event, as fields of a context.
 
     Raises:
-        ValueError: the event lacks them.
+        ValueError: the event has none.
     """
     facts: dict[str, Any] = {"default_branch": event.repository.default_branch}
     match kind, event:

@@ -1,4 +1,4 @@
-"""GitHub Actions as a host: the change under test, earlier results, and where verdicts show."""
+"""GitHub Actions as a host: the change under test, earlier results, and how verdicts are shown."""
 
 import asyncio
 import sys
@@ -41,7 +41,7 @@ from ci_evals.streams import say
 from ci_evals.suite.types import CheckedSuite
 
 _DECIDING = ("run", "merge", "grade")
-"""The commands whose output `verdict` later steps read."""
+"""The commands that set the output `verdict` for later steps."""
 
 
 class GitHubActions(Host):
@@ -56,7 +56,7 @@ class GitHubActions(Host):
         self.on_default_branch = self._context.makes_baselines
 
     def remove_credentials(self, environ: MutableMapping[str, str]) -> None:
-        """Remove the job's tokens, and the files by which a step steers later steps."""
+        """Remove the job's tokens, and the files with which a step controls later steps."""
         remove_credentials(environ)
 
     def clean(self, text: str) -> str:
@@ -78,11 +78,11 @@ class GitHubActions(Host):
         say(sys.stderr, annotation_commands(annotations, "the log has them"))
         decides = bool(arguments) and arguments[0] in _DECIDING
         if decides and self._context.output_path:
-            with suppress(CiEvalsError):  # the exit code says it, too
+            with suppress(CiEvalsError):  # the exit code tells the same
                 write_outputs(self._context.output_path, {"verdict": "error"})
 
     def start(self, suite: CheckedSuite, posting: Posting, log: Log, stream: TextIO) -> Job:
-        """Begin the run of a suite: its secrets are masked in the log from now on."""
+        """Begin the run of a suite; the log masks its secrets from now on."""
         del log
         return GitHubJob(suite, self._context, posting, stream, self._root(Path.cwd()))
 
@@ -102,7 +102,7 @@ class GitHubActions(Host):
     def find_committed(self, suite: CheckedSuite, folder: Path) -> Path | None:
         """Return the report that is committed with a suite.
 
-        For a change that is to be merged, it is the base branch's: the change could bring its own.
+        For a change to be merged, it is read from the base branch: the change could bring its own.
         """
         context = self._context
         if context.event not in ("pull_request", "merge_group"):
@@ -145,11 +145,11 @@ class GitHubActions(Host):
         if changed is None:
             JobLog(stream).warn(
                 f"{suite.name} runs although it has `skip_unchanged`:"
-                f" what has changed is not known: {problem}"
+                f" the changed files are unknown: {problem}"
             )
             return None
         patterns = list(suite.depends_on)
-        if context.workflow_file:  # it may say which model is asked
+        if context.workflow_file:  # it may set the model
             patterns.append(f"/{context.workflow_file}")
         if touched(
             changed, path_in(checkout_of(suite, self._root(Path.cwd())), Path(suite.file)), patterns
@@ -159,7 +159,7 @@ class GitHubActions(Host):
         return f"nothing that the suite depends on has changed ({others} did)"
 
     def report_unchanged(self, text: str, suite: str, posting: Posting, stream: TextIO) -> None:
-        """Show why a suite was not run, and set a green verdict."""
+        """Show why a suite was not run, and set the verdict to `pass`."""
 
         def render(**options: str | None) -> str:
             return unchanged_text(text, suite, **options)  # type: ignore[arg-type]  # by keyword
@@ -205,7 +205,7 @@ class GitHubActions(Host):
                 write_outputs(self._context.output_path, outputs_of_all(summaries, out))
         except StorageError as error:
             JobLog(stream).warn(
-                f"the outputs or the summary of all suites are not handed on: {error}"
+                f"the outputs or the summary of all suites cannot be written: {error}"
             )
 
     def _show_text(
@@ -216,7 +216,7 @@ class GitHubActions(Host):
         posting: Posting,
         stream: TextIO,
     ) -> None:
-        """Put a text into the job's summary, and in the place of a suite's section of the comment.
+        """Show a text in the job's summary, and in the comment in place of a suite's section.
 
         Args:
             render: makes the text for the `level` of its heading, or with a `run_url`.
@@ -240,5 +240,5 @@ class GitHubActions(Host):
             log.warn(str(error))
 
     def _root(self, folder: Path) -> Path:
-        """Return the root of the repository; `folder` where that is not known."""
+        """Return the root of the repository; `folder` if that is unknown."""
         return Path(self.environ.get("GITHUB_WORKSPACE") or folder)

@@ -33,8 +33,8 @@ class GitHubJob(Job):
     """Shows a verdict as outputs, summary, annotations and the comment on the pull request.
 
     Args:
-        suite: what is run. The log hides its secrets from now on.
-        context: what GitHub says of the job.
+        suite: the suite. The log masks its secrets from now on.
+        context: the job.
         posting: how to publish the verdict.
         stream: the job's log.
         workspace: the root of the repository.
@@ -67,7 +67,7 @@ class GitHubJob(Job):
         self._set_outputs({"results-path": str((posting.results or suite.out).absolute())})
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print sentences of ours, which may quote others."""
+        """Print sentences of ours, which may quote text of others."""
         self._job_log.say(self._redactor.clean_text(" ".join(line.split())) for line in lines)
 
     def warn(self, text: str) -> None:
@@ -79,7 +79,7 @@ class GitHubJob(Job):
         return locate_cases(suite, self._folder, self._workspace)
 
     def announce(self) -> None:
-        """Say in the comment that a run is under way, where that was asked for."""
+        """Post that a run is under way, if the options ask for it."""
         wanted = self._posting.comment_progress and self._posting.comment == "auto"
         if wanted and self._context.pull_request:
             posted = post_progress(self._suite, self._context, self._posting.artifact)
@@ -88,7 +88,7 @@ class GitHubJob(Job):
 
     @contextmanager
     def guard_log(self) -> Iterator[None]:
-        """Stop workflow commands while code under test runs, and hide secrets that come up."""
+        """Stop workflow commands while code under test runs, and mask secrets that turn up."""
 
         def hide(value: str) -> None:
             self._job_log.write_commands(mask_commands([value]))
@@ -97,13 +97,14 @@ class GitHubJob(Job):
             yield
 
     def fold(self, title: str) -> AbstractContextManager[None]:
-        """Fold what is printed meanwhile."""
+        """Fold the output within the context, under a title."""
         return self._job_log.fold(title)
 
     def finish(self, summary: Summary) -> None:
         """Set the outputs, show summary and annotations, post the comment, and print the verdict.
 
-        What cannot be written or posted is a warning. A job that was told to end posts nothing.
+        Problems with writing or posting are warnings. After a signal nothing is posted: GitHub
+        kills a cancelled job within seconds, and a newer run may already comment.
         """
         self._append_summary(summary_document(summary).render)
         self._set_outputs(outputs(summary, self._out))
@@ -111,8 +112,8 @@ class GitHubJob(Job):
         clean = self._redactor.clean_text
         self._job_log.write_commands(
             annotation_commands(
-                replace(each, message=clean(each.message), title=clean(each.title))
-                for each in (headline_notice(summary), *annotations(summary))
+                replace(shown, message=clean(shown.message), title=clean(shown.title))
+                for shown in (headline_notice(summary), *annotations(summary))
             )
         )
         mode = self._posting.comment
@@ -122,9 +123,9 @@ class GitHubJob(Job):
         self.say([f"{VERDICTS[summary.verdict.status].upper()}: {summary.verdict.reason}"])
 
     def finish_shard(self, shard: Shard, report: SuiteReport) -> None:
-        """Say in the job's summary that a shard gives no verdict, and warn if a run did not pass.
+        """Show in the job's summary that a shard gives no verdict, and warn if a run did not pass.
 
-        The merge may be missing from the workflow, and the job of a shard is green.
+        The job of a shard is green, even if the workflow has no merge.
         """
         self._append_summary(lambda _: shard_text(shard, report))
         if report.totals.passed < report.totals.planned:
@@ -136,8 +137,8 @@ class GitHubJob(Job):
     def _hand_on_page(self) -> None:
         """Copy the page for a later step, which uploads it as an artifact of its own.
 
-        Such an artifact has the name of its file, so no other job may use the name of the copy. The
-        output `pages` lists the pages of all suites so far.
+        Such an artifact is named after its file, so the name of the copy must be unique among all
+        jobs. The output `pages` lists the pages of all suites so far.
         """
         if self._page is None or self._context.temp is None:
             return
@@ -147,7 +148,7 @@ class GitHubJob(Job):
             content = self._page.read_bytes()
             write_atomically(folder / page_name(artifact, self._suite), [content])
         except (OSError, CiEvalsError) as error:
-            self.warn(f"{self._page.name} is not handed on: {error}")
+            self.warn(f"{self._page.name} cannot be uploaded: {error}")
             return
         names = [path.name for path in folder.glob(f"{file_name(artifact)}.*{PAGE_SUFFIX}")]
         self._set_outputs({"pages": json.dumps(sorted(names))})
@@ -161,15 +162,15 @@ class GitHubJob(Job):
                 self.warn(f"the summary is not on the job's page: GITHUB_STEP_SUMMARY: {error}")
 
     def _set_outputs(self, values: Mapping[str, str]) -> None:
-        """Set outputs of the step; what cannot be written is a warning."""
+        """Set outputs of the step; warn if that fails."""
         if self._context.output_path:
             try:
                 write_outputs(self._context.output_path, values)
             except CiEvalsError as error:
-                self.warn(f"the outputs are not handed on: GITHUB_OUTPUT: {error}")
+                self.warn(f"the outputs cannot be set: GITHUB_OUTPUT: {error}")
 
     def _comment(self, summary: Summary, mode: Mode) -> None:
-        """Post the comment, or leave it in the results folder."""
+        """Post the comment; if that fails, write it to the results folder."""
         posted = post_comment([summary], self._context, self._posting.artifact, mode)
         if posted.url:
             self._set_outputs({"comment-url": posted.url})

@@ -1,4 +1,4 @@
-"""The log of a job: workflow commands, and everything that must not be taken for one."""
+"""The log of a job: workflow commands, and text that must not be taken for one."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +25,7 @@ class JobLog:
         """Write workflow commands, lifting `stop-commands` around them in one write."""
         if not commands:
             return
+        # A new token each time, because the old one has been printed.
         if self._token:
             before, self._token = self._token, uuid4().hex
             commands = f"::{before}::\n{commands}::stop-commands::{self._token}\n"
@@ -35,13 +36,13 @@ class JobLog:
         self.write_commands(command("warning", text, title="ci-evals"))
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print lines that the runner takes for nothing but text."""
+        """Print lines that the runner takes for text only."""
         text = "".join(f"{line}\n" for line in lines)
         say(self._stream, without_commands(text))
 
     @contextmanager
     def stop_commands(self) -> Iterator[None]:
-        """Keep what a model or the code under test prints from being taken for a command."""
+        """Keep output of a model or of code under test from being taken for a command."""
         self._token = uuid4().hex
         say(self._stream, f"::stop-commands::{self._token}\n")
         try:
@@ -52,7 +53,7 @@ class JobLog:
 
     @contextmanager
     def fold(self, title: str) -> Iterator[None]:
-        """Fold what is printed meanwhile."""
+        """Fold the output within the context, under a title."""
         self.write_commands(command("group", " ".join(title.split())))
         try:
             yield
@@ -61,7 +62,7 @@ class JobLog:
 
 
 def command(name: str, message: str, **properties: str | int | None) -> str:
-    """Return one line that the runner obeys; properties that are None or empty are left out."""
+    """Return a workflow command as a line; properties that are None or empty are left out."""
     parts = []
     for key, value in properties.items():
         if value not in (None, ""):
@@ -72,9 +73,9 @@ def command(name: str, message: str, **properties: str | int | None) -> str:
 
 
 def _escape(text: str) -> str:
-    # `##[` is the old form of a command, obeyed anywhere in a line.
-    unarmed = text.replace("##[", "# #[")
-    return unarmed.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    # `##[` is the old form of a command, which works anywhere in a line.
+    disarmed = text.replace("##[", "# #[")
+    return disarmed.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def annotation_commands(
@@ -82,26 +83,27 @@ def annotation_commands(
 ) -> str:
     """Return the workflow commands for annotations: errors, warnings, then notices.
 
-    Those of a level keep their order. GitHub shows ten of a level for each step. Where there are
-    more, the tenth says how many are not shown, so give first what matters most.
+    GitHub shows ten annotations of a level for each step. If there are more, the tenth says how
+    many are not shown.
 
     Args:
-        annotations: what to show.
-        rest: where the others are.
+        annotations: the annotations, the most important first.
+        rest: says where the others are.
     """
     annotations = list(annotations)
     commands: list[str] = []
     for level in get_args(Level):
-        chosen = [each for each in annotations if each.level == level]
-        shown = chosen
-        if len(chosen) > MAX_PER_LEVEL:
-            shown = chosen[: MAX_PER_LEVEL - 1]
-        for each in shown:
-            line = each.line if each.file else None
-            title = one_line(each.title, _MAX_TITLE)
-            message = each.message[:MAX_MESSAGE]
-            commands.append(command(level, message, file=each.file, line=line, title=title))
-        left_out = len(chosen) - len(shown)
+        of_level = [annotation for annotation in annotations if annotation.level == level]
+        shown = of_level
+        if len(of_level) > MAX_PER_LEVEL:
+            shown = of_level[: MAX_PER_LEVEL - 1]
+        for annotation in shown:
+            file = annotation.file
+            line = annotation.line if file else None
+            title = one_line(annotation.title, _MAX_TITLE)
+            message = annotation.message[:MAX_MESSAGE]
+            commands.append(command(level, message, file=file, line=line, title=title))
+        left_out = len(of_level) - len(shown)
         if left_out:
             commands.append(command(level, f"{left_out} more are not shown here; {rest}"))
     return "".join(commands)

@@ -13,14 +13,14 @@ from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.summary import Summary
 
 MAX_SUMMARY_BYTES: Final = 1_048_576
-"""GitHub drops the summary of a step whole if it has one byte more."""
+"""GitHub drops the whole summary of a step if it has one byte more."""
 
 
 def outputs(summary: Summary, out: Path) -> dict[str, str]:
-    """Return the outputs for one suite. What is not known is empty.
+    """Return the outputs for one suite; unknown ones are empty.
 
     Args:
-        summary: what was found.
+        summary: the report and its verdict.
         out: the results folder.
     """
     report, compared = summary.report, summary.compared
@@ -60,12 +60,13 @@ def outputs_of_all(summaries: Sequence[Summary], out: Path) -> dict[str, str]:
 
 
 def write_outputs(path: Path, values: Mapping[str, str]) -> None:
-    """Append outputs, by name, to the file that `GITHUB_OUTPUT` names. Values may have lines.
+    """Append outputs, by name, to the file that `GITHUB_OUTPUT` names. Values may have several
+    lines.
 
     Raises:
         StorageError: the file cannot be written.
     """
-    delimiter = f"ci_evals_{uuid4().hex}"  # nobody can guess it, and end a value with it
+    delimiter = f"ci_evals_{uuid4().hex}"  # cannot be guessed, so no value can contain it
     text = "".join(f"{name}<<{delimiter}\n{value}\n{delimiter}\n" for name, value in values.items())
     with _writing(path), path.open("ab") as file:
         file.write(text.encode("utf-8", "replace"))
@@ -75,8 +76,8 @@ def append_summary(path: Path, render: Callable[[int], str]) -> None:
     """Append Markdown to the file that `GITHUB_STEP_SUMMARY` names.
 
     Args:
-        path: the file. What a step has written to it before counts against GitHub's limit, too.
-        render: makes the text in at most so many bytes of UTF-8.
+        path: the file. Earlier text of the same step counts against GitHub's limit as well.
+        render: returns the text in at most this number of bytes of UTF-8.
 
     Raises:
         StorageError: the file cannot be written.

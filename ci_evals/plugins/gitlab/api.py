@@ -36,7 +36,7 @@ MAX_ITEMS: Final = 10_000
 _PER_PAGE = 100
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _NO_PROJECT = "404 Project Not Found"
-"""GitLab's answer where a token may not see the project, or may not read its artifacts."""
+"""GitLab's answer if a token may not see the project, or may not read its artifacts."""
 
 
 class _Answer(NamedTuple):
@@ -80,7 +80,7 @@ class GitLab:
     async def list(
         self, path: str, kind: type[T], *, limit: int = MAX_ITEMS, **query: str | int
     ) -> tuple[T, ...]:
-        """Return the items of a list, page by page as the `Link` headers lead.
+        """Return the items of a list, following the `Link` headers from page to page.
 
         Args:
             path, kind: as for `get`.
@@ -93,13 +93,13 @@ class GitLab:
         while url is not None and len(items) < limit:
             answer = await self.retry(partial(self._send, "GET", url))
             if not isinstance(answer.value, list):
-                raise HostError("unexpected", "GitLab's answer is not the list that it documents")
+                raise HostError("unexpected", "GitLab's answer is not a list, as documented")
             items += [decode(item, adapter, "GitLab") for item in answer.value]
             url = answer.next_page
         return tuple(items[:limit])
 
     async def create(self, path: str, data: Mapping[str, Any], kind: type[T]) -> T:
-        """Post `data`. After the error `unreachable`, it may have been created or not."""
+        """Post `data`. After the error `unreachable`, it may or may not have been created."""
         post = partial(self._send, "POST", self._url(path), data)
         answer = await self.retry(post, kinds=("rate_limited",))
         return decode(answer.value, TypeAdapter(kind), "GitLab")
@@ -109,7 +109,7 @@ class GitLab:
         await self._send("PUT", self._url(path), data)
 
     async def delete(self, path: str) -> None:
-        """Delete. It is not an error if it is gone already."""
+        """Delete a resource. It is not an error if it is gone already."""
         try:
             await self.retry(partial(self._send, "DELETE", self._url(path)))
         except HostError as error:
@@ -128,7 +128,8 @@ class GitLab:
         return True
 
     async def download(self, path: str, file: BinaryIO, max_bytes: int, **query: str | int) -> None:
-        """Save what `path` answers or redirects to, at most `max_bytes`, into an empty `file`.
+        """Save the file at `path`, or where it redirects to, at most `max_bytes`, into an empty
+        `file`.
 
         The token is not sent to another address.
         """
@@ -146,14 +147,14 @@ class GitLab:
     async def _save_from(
         self, url: URL, headers: Mapping[str, str], file: BinaryIO, max_bytes: int
     ) -> URL | None:
-        """Save the body of an answer. Return where it redirects to instead, if it does."""
+        """Save the body of an answer. If it is a redirect instead, return its target."""
         with network_errors(url):
             async with self._session.get(
                 url,
                 proxy=self._proxies.find(url),
                 headers=headers,
                 timeout=DOWNLOAD_TIMEOUT,
-                allow_redirects=not headers,  # aiohttp would take the token along
+                allow_redirects=not headers,  # aiohttp would send the token along
             ) as response:
                 if response.status in _REDIRECTS and "Location" in response.headers:
                     return url.join(URL(response.headers["Location"], encoded=True))
@@ -226,7 +227,7 @@ def _raise_for_status(
 
 
 def _message_in(body: bytes) -> str:
-    """Return the message of an error, which GitLab has in one of three fields."""
+    """Return the message of an error, which is in one of three fields."""
     text = body[:4000].decode("utf-8", "replace")
     try:
         answer = json.loads(text)
@@ -250,13 +251,13 @@ async def connect(
 ) -> AsyncIterator[GitLab]:
     """Connect to GitLab for the job of a context, in an HTTP session of its own.
 
-    The access token is sent, or the job's token where there is none.
+    The access token is sent, or the job's token if there is none.
 
     Args:
         context: the job, with the address of the API and the tokens.
         project_id: the project to ask about.
-        sleep: how to wait.
-        patience_s: how long to wait for limits and outages altogether, in seconds.
+        sleep: waits for a number of seconds.
+        patience_s: the longest time to wait for limits and outages altogether, in seconds.
 
     Raises:
         HostError: the context has no token or project, or a variable does not name a proxy.
@@ -279,7 +280,7 @@ async def connect(
 
 
 def _credential(token: Secret | None, job_token: Secret | None) -> Mapping[str, str]:
-    """Return the header that says who asks."""
+    """Return the header that authenticates requests."""
     if token is not None:
         return {"PRIVATE-TOKEN": token.reveal()}
     if job_token is not None:

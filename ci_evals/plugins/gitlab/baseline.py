@@ -1,4 +1,4 @@
-"""The results of the target branch and of retried jobs, found among the artifacts of jobs."""
+"""Finds the results of the target branch and of retried jobs among the artifacts of jobs."""
 
 import asyncio
 import tempfile
@@ -97,9 +97,8 @@ class _Search:
 def _search_for(context: GitLabContext) -> _Search | None:
     """Return the report that a pipeline is compared with; None for no comparison.
 
-    Merge requests are compared with the branch that they are to be merged into, a push to the
-    default branch with the commit before it, any other pipeline of that branch with its newest
-    report.
+    Merge requests are compared with their target branch, a push to the default branch with the
+    commit before it, any other pipeline of that branch with its newest report.
     """
     merge_request = context.merge_request
     if merge_request is not None and merge_request.target_branch:
@@ -134,7 +133,7 @@ def find_earlier(
         previous = asyncio.run(
             _find_base(context, search, suite, artifacts.suites, folder / "base")
         )
-    # Only an access token can list jobs.
+    # GitLab lets only an access token list jobs.
     if artifacts.attempts and context.token and not context.runs_in_fork:
         try:
             journals = asyncio.run(_find_journals(context, suite.name, folder / "attempts"))
@@ -153,7 +152,7 @@ async def _find_base(
     folder: Path,
 ) -> Previous:
     """Find the report and the journal of the base branch."""
-    names = [each.name for each in suites]
+    names = [other.name for other in suites]
     found: BaseReport | NotFound
     try:
         async with connect(context, context.target_project_id, patience_s=PATIENCE_S) as gitlab:
@@ -182,7 +181,7 @@ async def _find_journals(context: GitLabContext, suite: str, folder: Path) -> tu
 
 
 class Pipelines(BaseBranch[_Pipeline]):
-    """The base branch as its pipelines have left it. Needs an access token with `read_api`."""
+    """The base branch by its pipelines. Needs an access token with `read_api`."""
 
     def __init__(self, gitlab: GitLab, search: _Search) -> None:
         self.name = search.branch
@@ -198,7 +197,7 @@ class Pipelines(BaseBranch[_Pipeline]):
         return [
             Candidate(pipeline, f"pipeline {pipeline.id}", pipeline.sha)
             for pipeline in newest_first
-            # Others can have the base branch as theirs while they test a merge request.
+            # Others can name the base branch as theirs while they test a merge request.
             if pipeline.source in TRUSTED_SOURCES
         ]
 
@@ -241,10 +240,11 @@ class Pipelines(BaseBranch[_Pipeline]):
 
 
 class LastGreenPipeline(BaseBranch[None]):
-    """The base branch as the token of a job sees it: the artifacts of its last green pipeline.
+    """The base branch for the token of a job, which can read the artifacts of its last green
+    pipeline only.
 
-    GitLab looks for that among the pipelines of the branch itself, so those of merge requests and
-    of forks are not among them. Where the commit belongs, such a token may not ask.
+    GitLab looks for that among the pipelines of the branch itself, so merge requests and forks are
+    left out. The token may not ask which branch a commit is on.
     """
 
     def __init__(self, gitlab: GitLab, search: _Search, project_url: str) -> None:
@@ -281,7 +281,7 @@ class LastGreenPipeline(BaseBranch[None]):
 
 
 async def _jobs(gitlab: GitLab, pipeline_id: int, name: str, **query: str) -> Sequence[_Job]:
-    """Return the jobs of a pipeline that have a name, newest first."""
+    """Return the jobs of this name in a pipeline, newest first."""
     path = f"pipelines/{pipeline_id}/jobs"
     jobs = await gitlab.list(path, _Job, limit=MAX_JOBS, **query)
     named = [job for job in jobs if job.name == name]
@@ -307,7 +307,7 @@ async def _fetch(
 async def changed_files(gitlab: GitLab, merge_request: int) -> tuple[str, ...] | None:
     """Return the files that a merge request changes; None if there are too many.
 
-    A renamed file is there by both names.
+    A renamed file is listed under both names.
 
     Raises:
         HostError: GitLab cannot be reached, refuses, or does not know the merge request.

@@ -1,4 +1,4 @@
-"""A job of GitLab CI, as its predefined variables describe it."""
+"""A job of GitLab CI, read from its predefined variables."""
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from ci_evals.format import short_sha
 from ci_evals.model.fields import Secret
 
 TRUSTED_SOURCES: Final = frozenset(("push", "schedule", "web"))
-"""What starts a pipeline whose results may be a baseline, as `CI_PIPELINE_SOURCE` names it."""
+"""The values of `CI_PIPELINE_SOURCE` for pipelines whose results may be a baseline."""
 
 _NO_COMMIT: Final = "0" * 40  # before a pipeline that is not a push, or the first on a branch
 _CREDENTIALS = (
@@ -35,7 +35,7 @@ class MergeRequest:
         head_sha: the newest commit of its branch; not the merge commit that is checked out in a
             pipeline for merged results.
         base_sha: the merge base, or the target branch's commit in a pipeline for merged results.
-        target_branch: the branch that it is to be merged into.
+        target_branch: the branch to merge it into.
         in_train: True in a merge train, whose verdicts are not for reviewers.
     """
 
@@ -54,10 +54,10 @@ class GitLabContext:
 
     Attributes:
         project_id: the project that the pipeline runs in; for a fork's own pipeline, the fork.
-        job_name: its name in `.gitlab-ci.yml`, by which earlier results are found.
-        branch: the branch of a pipeline that is not for a merge request or a tag.
+        job_name: its name in `.gitlab-ci.yml`, which identifies earlier results.
+        branch: the branch; None in a pipeline for a merge request or a tag.
         before_sha: the commit before a push.
-        job_token: may download artifacts of other jobs, where GitLab allows it.
+        job_token: may download artifacts of other jobs if the project allows it.
         token: a project, group or personal access token; None unless the project has one.
     """
 
@@ -96,7 +96,7 @@ class GitLabContext:
 
     @property
     def makes_baselines(self) -> bool:
-        """True if results of this job may be a baseline: those of the default branch itself."""
+        """True if results of this job may be a baseline, since it runs on the default branch."""
         on_default_branch = self.branch is not None and self.branch == self.default_branch
         return on_default_branch and self.source in TRUSTED_SOURCES
 
@@ -115,7 +115,9 @@ class GitLabContext:
         return f"{self.job_url}/artifacts/browse"
 
     def page_url(self, file: Path) -> str | None:
-        """Return the address of a file among this job's artifacts; None if it can't be one."""
+        """Return the address of a file among this job's artifacts; None for a file outside of the
+        project's folder, which cannot be one.
+        """
         workspace = self.workspace
         if self.job_url is None or workspace is None or not file.is_relative_to(workspace):
             return None
@@ -145,7 +147,7 @@ def remove_credentials(environ: MutableMapping[str, str]) -> None:
 
 
 def read_context(environ: Mapping[str, str]) -> GitLabContext:
-    """Read the environment. Never raises: what is not known is None or empty."""
+    """Read the environment. Never raises: unknown values are None or empty."""
     before_sha = environ.get("CI_COMMIT_BEFORE_SHA") or None
     if before_sha == _NO_COMMIT:
         before_sha = None
@@ -194,7 +196,7 @@ def _merge_request(environ: Mapping[str, str]) -> MergeRequest | None:
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
-    """Return the number that a variable has; 0 if it has none."""
+    """Return the number in a variable; 0 if there is none."""
     text = environ.get(name, "")
     if not text.isdecimal():
         return 0

@@ -1,4 +1,4 @@
-"""GitLab CI as a host: the change under test, earlier results, and where verdicts show."""
+"""GitLab CI as a host: the change under test, earlier results, and how verdicts are shown."""
 
 import asyncio
 import sys
@@ -57,7 +57,8 @@ class GitLabCI(Host):
     def clean(self, text: str) -> str:
         """Return a text in which GitLab finds no section, and without the job's secrets.
 
-        A job cannot tell GitLab what to mask, and GitLab masks only variables that are marked so.
+        Unlike on GitHub, a job cannot name values to mask, and GitLab masks only variables that are
+        marked as such.
         """
         return without_sections(self._redactor.clean_text(text))
 
@@ -70,7 +71,7 @@ class GitLabCI(Host):
             say(sys.stderr, f"{self.clean(text)}\n")  # it may quote a dataset or an answer
 
     def start(self, suite: CheckedSuite, posting: Posting, log: Log, stream: TextIO) -> Job:
-        """Begin the run of a suite: the log hides its secrets from now on."""
+        """Begin the run of a suite; its secrets are redacted in the log from now on."""
         del log
         return GitLabJob(suite, self._context, posting, stream, self._root())
 
@@ -90,8 +91,8 @@ class GitLabCI(Host):
     def find_committed(self, suite: CheckedSuite, folder: Path) -> Path | None:
         """Return the report that is committed with a suite.
 
-        For a merge request, it is the target branch's: the change could bring its own. Only an
-        access token can read that.
+        For a merge request, it is read from the target branch: the change could bring its own. Only
+        an access token can do that.
         """
         context = self._context
         merge_request = context.merge_request
@@ -145,10 +146,10 @@ class GitLabCI(Host):
         if changed is None:
             GitLabLog(stream).warn(
                 f"{suite.name} runs although it has `skip_unchanged`:"
-                f" what has changed is not known: {problem}"
+                f" the changed files are unknown: {problem}"
             )
             return None
-        # The pipeline's own file may say which model is asked.
+        # The pipeline's own file may set the model.
         patterns = [*suite.depends_on, f"/{context.config_path}"]
         if touched(changed, path_in(checkout_of(suite, self._root()), Path(suite.file)), patterns):
             return None
@@ -182,7 +183,7 @@ class GitLabCI(Host):
     def _show_text(
         self, text: str, state: VerdictStatus, suite: str, posting: Posting, stream: TextIO
     ) -> None:
-        """Put a text in the place of a suite's section of the note."""
+        """Show a text in the note in place of a suite's section."""
         if posting.comment == "off" or self._context.merge_request is None:
             return
         posted = post_text(text, state, suite, self._context, posting.comment)
@@ -190,7 +191,7 @@ class GitLabCI(Host):
             GitLabLog(stream).warn(posted.warning)
 
     def _root(self) -> Path:
-        """Return the root of the repository; the current folder where that is not known."""
+        """Return the root of the repository; the working folder if that is unknown."""
         return self._context.workspace or Path.cwd()
 
     @cached_property

@@ -31,8 +31,8 @@ class GitLabJob(Job):
     """Shows a verdict in the log, as a code-quality report and in the note on the merge request.
 
     Args:
-        suite: what is run. The log hides its secrets from now on.
-        context: what GitLab says of the job.
+        suite: the suite. Its secrets are redacted in the log from now on.
+        context: the job.
         posting: how to publish the verdict.
         stream: the job's log.
         workspace: the root of the repository.
@@ -62,7 +62,7 @@ class GitLabJob(Job):
             learn(secret)
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print sentences of ours, which may quote others."""
+        """Print sentences of ours, which may quote text of others."""
         self._job_log.say(self._redactor.clean_text(" ".join(line.split())) for line in lines)
 
     def warn(self, text: str) -> None:
@@ -74,7 +74,7 @@ class GitLabJob(Job):
         return locate_cases(suite, self._folder, self._workspace)
 
     def announce(self) -> None:
-        """Say in the note that a run is under way, where that was asked for."""
+        """Post that a run is under way, if the options ask for it."""
         wanted = self._posting.comment_progress and self._posting.comment == "auto"
         if wanted and self._context.merge_request:
             text = progress_text(self._suite, self._context.job_url)
@@ -83,13 +83,13 @@ class GitLabJob(Job):
                 self.warn(posted.warning)
 
     def fold(self, title: str) -> AbstractContextManager[None]:
-        """Fold what is printed meanwhile."""
+        """Fold the output within the context, under a title."""
         return self._job_log.fold(title)
 
     def finish(self, summary: Summary) -> None:
         """Write the code-quality report, post the note, and print the verdict.
 
-        What cannot be written or posted is a warning. A job that was told to end posts nothing.
+        Problems with writing or posting are warnings. After a signal nothing is posted.
         """
         self._write_quality_report(summary)
         mode = self._posting.comment
@@ -99,7 +99,7 @@ class GitLabJob(Job):
         self.say([f"{VERDICTS[summary.verdict.status].upper()}: {summary.verdict.reason}"])
 
     def finish_shard(self, shard: Shard, report: SuiteReport) -> None:
-        """Warn if a run of a shard did not pass: the merge may be missing from the pipeline."""
+        """Warn if a run of a shard did not pass: its job is green, even without a merge."""
         if report.totals.passed < report.totals.planned:
             self.warn(
                 f"shard {shard} of {report.suite.name}: {outcome(report)}. This job gives no"
@@ -109,8 +109,8 @@ class GitLabJob(Job):
     def _write_quality_report(self, summary: Summary) -> None:
         clean = self._redactor.clean_text
         cleaned = [
-            replace(each, message=clean(each.message), title=clean(each.title))
-            for each in annotations(summary)
+            replace(shown, message=clean(shown.message), title=clean(shown.title))
+            for shown in annotations(summary)
         ]
         try:
             write_atomically(self._out / FILE, [render(cleaned, self._suite)])
@@ -118,7 +118,7 @@ class GitLabJob(Job):
             self.warn(f"there is no code-quality report: {error}")
 
     def _comment(self, summary: Summary, mode: Mode) -> None:
-        """Post the note, or leave it in the results folder."""
+        """Post the note; if that fails, write it to the results folder."""
         posted: CommentOutcome = post_summary(summary, self._context, mode, self._page)
         done = posted.url or posted.note
         if done:

@@ -1,4 +1,4 @@
-"""The log of a job: sections, and everything that must not be taken for one."""
+"""The log of a job: sections, and text that must not be taken for one."""
 
 import re
 import time
@@ -21,7 +21,7 @@ class GitLabLog:
         self._stream = stream
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print lines that begin or end no section."""
+        """Print lines that cannot begin or end a section."""
         say(self._stream, without_sections("".join(f"{line}\n" for line in lines)))
 
     def warn(self, text: str) -> None:
@@ -30,7 +30,10 @@ class GitLabLog:
 
     @contextmanager
     def fold(self, title: str) -> Iterator[None]:
-        """Fold what is printed meanwhile. The name of the section can't be guessed."""
+        """Fold the output within the context, under a title.
+
+        The name of the section is random, so that output of code under test cannot end it.
+        """
         name = f"ci_evals_{uuid4().hex}"
         start = f"section_start:{int(time.time())}:{name}[collapsed=true]"
         shown = without_sections(one_line(title, 200))
@@ -42,5 +45,5 @@ class GitLabLog:
 
 
 def without_sections(text: str) -> str:
-    """Break what begins or ends a section of the log. The text stays as wide as it was."""
+    """Disarm markers that begin or end a section of the log. The text keeps its width."""
     return _SECTION.sub("section-", text)

@@ -63,7 +63,7 @@ def post_text(
 
 
 def links_of(context: GitLabContext, page: Path | None = None) -> Links:
-    """Return the pages that a section leads to."""
+    """Return the pages that a section links to."""
     page_url = None
     if page is not None:
         page_url = context.page_url(page)
@@ -83,8 +83,8 @@ def _post(contribution: Contribution, context: GitLabContext, mode: Mode) -> Com
         return CommentOutcome(note="no merge request: nothing was posted")
     if context.token is None and context.runs_in_fork:
         why = (
-            "this pipeline runs in the fork and has no token for the merge request; a member of its"
-            " project can run the pipeline there"
+            "this pipeline runs in the fork and has no token for the merge request; a member of the"
+            " target project can run the pipeline there"
         )
         return CommentOutcome(warning=f"{NOT_POSTED}: {why}")
     if context.token is None:
@@ -115,7 +115,7 @@ class _User:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """A note. `system` is True for what GitLab itself says of the merge request."""
+    """A note. `system` is True if GitLab itself wrote it."""
 
     id: int
     body: str

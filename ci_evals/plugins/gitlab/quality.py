@@ -17,22 +17,22 @@ _MAX_DESCRIPTION = 1_000  # characters
 def render(annotations: Iterable[Annotation], suite: str) -> bytes:
     """Return the report. Annotations without a file are left out, since GitLab needs one.
 
-    GitLab knows a finding again by its fingerprint, so that what is wrong on the base branch, too,
-    is not shown as new.
+    GitLab recognizes a finding by its fingerprint, and does not show it as new if the base branch
+    has it as well. So lines and figures, which change, take no part in it.
     """
     findings = []
-    for each in annotations:
-        if each.file is None:
+    for annotation in annotations:
+        if annotation.file is None:
             continue
-        identity = f"{suite}\0{each.file}\0{each.title}"
-        description = one_line(f"{each.title}: {each.message}", _MAX_DESCRIPTION)
+        identity = f"{suite}\0{annotation.file}\0{annotation.title}"
+        description = one_line(f"{annotation.title}: {annotation.message}", _MAX_DESCRIPTION)
         findings.append(
             {
                 "description": description,
                 "check_name": "ci-evals",
                 "fingerprint": sha256(identity.encode()).hexdigest(),
-                "severity": _SEVERITIES[each.level],
-                "location": {"path": each.file, "lines": {"begin": each.line or 1}},
+                "severity": _SEVERITIES[annotation.level],
+                "location": {"path": annotation.file, "lines": {"begin": annotation.line or 1}},
             }
         )
     return json.dumps(findings, indent=2).encode() + b"\n"

@@ -183,7 +183,7 @@ async def test_a_run_without_git_is_no_baseline(repository: Repository, fake: Fa
     assert job.report["suite"]["revision"] is None
     repository.upload(job, run)
     after = await repository.push(RED, before=BASE)
-    assert "git did not tell which commit it checked out" in after.ended.out
+    assert "git did not tell which commit was checked out" in after.ended.out
 
 
 async def test_the_commit_is_that_of_the_suites_own_checkout(

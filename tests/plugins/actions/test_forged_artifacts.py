@@ -411,7 +411,7 @@ async def test_a_run_without_a_usable_report_withdraws_what_the_comment_said(
     assert ended.code == 1
     (comment,) = comments(fake)
     assert "✅" not in comment.body
-    assert "### ⚠️ No verdict: this run has left no report that can be used" in comment.body
+    assert "### ⚠️ No verdict: this run has left no usable report" in comment.body
 
 
 async def test_a_run_that_ran_no_suite_is_no_error_and_withdraws_what_the_comment_said(
@@ -429,10 +429,7 @@ async def test_a_run_that_ran_no_suite_is_no_error_and_withdraws_what_the_commen
         f"run {run.id} succeeded and ran no suite: the artifact 'ci-evals*'"
     )
     (comment,) = comments(fake)
-    assert (
-        "### ⚠️ No verdict: this run has left no report that can be used (it ran no suite)"
-        in comment.body
-    )
+    assert "### ⚠️ No verdict: this run has left no usable report (it ran no suite)" in comment.body
 
 
 HOSTILE = (

@@ -322,7 +322,7 @@ async def test_a_section_that_is_longer_than_it_was_asked_to_be_is_replaced_by_i
     await put_section(client, NUMBER, says("é" * 60_000, "lakes"))
     found = sections(comments(fake)[0])
     assert found["capitals"].text == "It went **well**."
-    assert "no room" in found["lakes"].text
+    assert "too long for this comment" in found["lakes"].text
 
 
 async def test_writers_at_once_end_with_one_comment_and_every_section() -> None:

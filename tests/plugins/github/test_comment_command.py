@@ -310,4 +310,4 @@ async def test_a_run_without_a_pull_request_or_results_says_so(
 
 async def test_a_folder_and_a_run_exclude_each_other(tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "comment", "results", "--from-run", "1")
-    assert (ended.code, "exclude each other" in ended.err) == (2, True)
+    assert (ended.code, "cannot be combined" in ended.err) == (2, True)

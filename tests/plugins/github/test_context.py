@@ -138,7 +138,7 @@ def test_any_other_event_is_a_plain_run(tmp_path: Path, name: str) -> None:
         ("", "Invalid JSON"),
         ('{"pull_request": ', "Invalid JSON"),
         ("[" * 100_000, "Invalid JSON"),
-        ("[]", "looks like"),
+        ("[]", "does not describe"),
         ("{}", "has no `pull_request`"),
         ('{"pull_request": null}', "has no `pull_request`"),
         ('{"pull_request": {"number": "seven"}}', "number: "),
