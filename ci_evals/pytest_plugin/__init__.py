@@ -1,7 +1,7 @@
 """The pytest plug-in: evaluations as tests.
 
-This file is imported by every pytest session of a project that has ci-evals installed, so it
-imports nothing but pytest. A test with the `evals` marker, or a suite file, loads the rest.
+Every pytest session of a project with ci-evals installed imports this file, so it imports only
+pytest. A test with the `evals` marker, or a suite file, loads the rest.
 """
 
 import argparse
@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 OUTCOME = "evals"
-"""The user property that carries a test's outcome from the process that ran it to the summary."""
+"""The user property with a test's outcome for the summary. pytest-xdist hands user properties on
+from its workers.
+"""
 
 MARKER = (
     "evals(prompt|prompts|cases|config, expect, judges, target, runs, gate, …): evaluate and judge"
@@ -29,13 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--evals-runs",
         type=_count,
         metavar="N",
-        help="Runs of every case; what a marker or a case says still wins.",
+        help="Runs of every case; a marker's or a case's own value still wins.",
     )
     group.addoption(
         "--evals-max-concurrency",
         type=_count,
         metavar="N",
-        help="Calls under way at once in one test; what a marker says still wins.",
+        help="Calls under way at once in one test; a marker's own value still wins.",
     )
     group.addoption(
         "--evals-report",
@@ -47,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--evals-baseline",
         type=Path,
         metavar="PATH",
-        help="Compare with an earlier report, or with those of an earlier --evals-report:"
+        help="Compare with an earlier report, or with a folder that --evals-report filled:"
         " regressions fail.",
     )
     parser.addini(
@@ -61,15 +63,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     if config.getoption("--evals-baseline") and baseline_path(config) is None:
-        given = config.getoption("--evals-baseline")
-        text = f"--evals-baseline: there is no report at {given}: nothing is compared"
+        path = config.getoption("--evals-baseline")
+        text = f"--evals-baseline: there is no report at {path}: nothing is compared"
         config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect a suite file that the command line or `evals_files` names.
 
-    Any other file must not start paid calls.
+    Other files must not start paid calls.
     """
     if file_path.suffix not in (".yaml", ".yml", ".json"):
         return None
@@ -83,19 +85,19 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def _load(module: str) -> Any:
-    """Import what evaluates, once a session needs it."""
+    """Import a module of the plug-in once a session needs it."""
     return import_module(f"ci_evals.pytest_plugin.{module}")
 
 
 def baseline_path(config: pytest.Config) -> Path | None:
     """Return the path of earlier reports: one report, or a folder that `--evals-report` filled.
 
-    It is None where there is nothing at that path.
+    None if the option is not set, or if the path does not exist: the first run has no baseline.
     """
-    given: Path | None = config.getoption("--evals-baseline")
-    if given is None:
+    named: Path | None = config.getoption("--evals-baseline")
+    if named is None:
         return None
-    path = config.invocation_params.dir / given
+    path = config.invocation_params.dir / named
     if not path.exists():
         return None
     return path
@@ -114,25 +116,25 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give a test that only one of its parameters marks the fixture, too."""
+    """Add the fixture to a test that is marked by one of its parameters only."""
     if isinstance(item, pytest.Function) and item.get_closest_marker("evals"):
-        # A list of its own: parameters share one.
+        # A new list: the tests of all parameters share one.
         item.fixturenames = list(dict.fromkeys((*item.fixturenames, "evals_result")))
 
 
 @pytest.fixture
 def evals_target() -> Any:
-    """The provider, unless the marker names one: override this fixture in a conftest or module."""
+    """The provider if the marker names none: override this fixture in a conftest or module."""
     return None
 
 
 @pytest.fixture
 def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> Any:
-    """The report of the evaluation that the test's `evals` marker asks for."""
+    """The report of the evaluation that the test's `evals` marker describes."""
     evaluation = _load("marked").evaluate_test(request.node, evals_target, request.getfixturevalue)
     request.node.stash[_EVALUATION] = evaluation
     headline = evaluation.line
-    if _takes_the_result(request.node):  # it decides by itself
+    if _takes_the_result(request.node):  # it decides by itself: a verdict could contradict it
         headline = evaluation.figures
     lines = [headline, *(f"  {change}" for change in evaluation.changes)]
     request.node.user_properties += [(OUTCOME, line) for line in lines]
@@ -141,12 +143,12 @@ def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fail a test by the gate, unless it takes `evals_result` and so decides by itself."""
+    """Fail a test if the gate fails, unless it takes `evals_result` and decides by itself."""
     evaluation = item.stash.get(_EVALUATION, None)
     if evaluation is None:
-        if item.get_closest_marker("evals"):  # set by one parameter: it must not pass unevaluated
+        if item.get_closest_marker("evals"):  # it must not pass without an evaluation
             pytest.fail(
-                "the `evals` marker came too late to be seen: let the test take `evals_result`",
+                "the `evals` marker was added too late: let the test take `evals_result`",
                 pytrace=False,
             )
         return (yield)
@@ -160,21 +162,21 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def _takes_the_result(item: pytest.Item) -> bool:
-    """Return True for a test with `evals_result` among its arguments."""
+    """Return True if a test has the argument `evals_result`."""
     if not isinstance(item, pytest.Function):
         return False
     return "evals_result" in inspect.signature(item.function).parameters
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the outcome of every evaluation, a line each."""
+    """Print the outcome of every evaluation."""
     lines = []
     for reports in terminalreporter.stats.values():
         for report in reports:
             when = getattr(report, "when", None)
             if when == "call" or (when == "setup" and report.outcome != "passed"):
-                found = [line for name, line in report.user_properties if name == OUTCOME]
-                lines += [f"{report.nodeid}: {line}" for line in found]
+                outcome = [line for name, line in report.user_properties if name == OUTCOME]
+                lines += [f"{report.nodeid}: {line}" for line in outcome]
     if not lines:
         return
     terminalreporter.section("evals")

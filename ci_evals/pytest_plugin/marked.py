@@ -44,7 +44,10 @@ _ARGUMENTS = (*_INPUTS, "target", "runs", "max_concurrency", *_SUITE_SETTINGS)
 
 
 def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine in another thread and return its value. Ctrl-C cancels it."""
+    """Run a coroutine in another thread and return its value. Ctrl-C cancels it.
+
+    An event loop may already run in this thread: that of an async test.
+    """
     started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
 
     async def main() -> T:
@@ -91,13 +94,13 @@ def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any])
 
     Args:
         item: the test.
-        target: what answers, unless a marker names its own.
+        target: the provider if no marker names one.
         fixture: returns a fixture or a parameter of the test by its name.
     """
     markers = list(item.iter_markers("evals"))
     if not markers:
         pytest.fail(
-            "evals_result needs a marker that says what to ask: @pytest.mark.evals(prompt=…)",
+            "evals_result needs a marker with the input: @pytest.mark.evals(prompt=…)",
             pytrace=False,
         )
     try:
@@ -115,7 +118,7 @@ def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any])
         problem = str(error)
     else:
         return _describe(report)
-    # Outside of the handler, so that pytest shows no traceback with it.
+    # Outside of the handler: pytest would show the traceback of the error as well.
     pytest.fail(problem, pytrace=False)
 
 
@@ -145,7 +148,7 @@ def evaluate_in_thread(
     max_concurrency: int | None = None,
     cases: Sequence[str] | None = None,
 ) -> Report:
-    """Evaluate a suite, and write its reports if pytest's --evals-report says where.
+    """Evaluate a suite, and write its reports if --evals-report is set.
 
     Args:
         item: the test or file that the reports belong to.
@@ -198,7 +201,7 @@ def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
     changes: list[str] = []
     if case is None:
         variants = comparison.worse_variants()
-        changes += [f"regressed: {variant_sentence(comparison, each)}" for each in variants]
+        changes += [f"regressed: {variant_sentence(comparison, variant)}" for variant in variants]
     kinds: tuple[CellKind, ...] = ("regressed", "suspect", "fixed")
     for kind in kinds:
         for cell in comparison.select(kind):
@@ -209,7 +212,7 @@ def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
 
 
 def _merge(markers: Iterable[pytest.Mark]) -> dict[str, Any]:
-    """Merge the arguments of markers, of which the closest to the test comes first and wins.
+    """Merge the arguments of markers. The marker closest to the test comes first and wins.
 
     Raises:
         UsageError: an argument does not exist, or there is not exactly one kind of input.
@@ -231,13 +234,13 @@ def _merge(markers: Iterable[pytest.Mark]) -> dict[str, Any]:
     if len(inputs) != 1:
         what = " and ".join(inputs) or "nothing"
         raise UsageError(
-            f"@pytest.mark.evals: give one of prompt, prompts, cases and config; there is {what}"
+            f"@pytest.mark.evals: pass one of prompt, prompts, cases and config, got {what}"
         )
     if "config" in settings:
         others = sorted(settings.keys() - {"config", "runs", "max_concurrency"})
         if others:
             raise UsageError(
-                f"@pytest.mark.evals: {', '.join(others)}: belongs into the suite that config names"
+                f"@pytest.mark.evals: {', '.join(others)}: belongs in the suite that config names"
             )
     return settings
 
@@ -248,8 +251,8 @@ def _suite(item: pytest.Item, settings: Mapping[str, Any], target: Any) -> Suite
     target = settings.get("target", target)
     if target is None:
         raise UsageError(
-            "@pytest.mark.evals: say what answers: evals(target=…),"
-            " or a fixture `evals_target` that returns it"
+            "@pytest.mark.evals: there is no provider: pass evals(target=…),"
+            " or define a fixture `evals_target` that returns it"
         )
     file, line, _ = item.location
     place: dict[str, Any] = {"file": Path(file).as_posix(), "line": (line or 0) + 1}

@@ -26,7 +26,8 @@ _ANSWER_CHARACTERS = 500
 class SuiteFile(pytest.File):
     """A suite file. Its cases are run together when the first of them is due.
 
-    With pytest-xdist or --maxfail, each case is run on its own.
+    With pytest-xdist or --maxfail, each case is run on its own: workers would run the same cases,
+    and a failure could not save the others.
     """
 
     suite: CheckedSuite | None = None
@@ -109,7 +110,7 @@ def _variant_prefix(cell: CellView, report: Report) -> str:
 
 
 def _regressions(report: Report, case: str) -> list[str]:
-    """Return the regressions of a case that make the gate fail."""
+    """Return sentences on the regressions of a case that make the gate fail."""
     comparison = report.comparison
     if not isinstance(comparison, Comparison):
         return []
@@ -124,7 +125,7 @@ def _regressions(report: Report, case: str) -> list[str]:
 
 
 def _describe(cell: CellView, report: Report) -> str:
-    """Describe a cell, beginning with the reason, which pytest's short summary shows."""
+    """Describe a cell. The first line is the reason, as pytest's short summary shows that."""
     status: Status = "failed"
     if cell.outcome == "errored":
         status = "errored"

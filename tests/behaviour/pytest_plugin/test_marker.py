@@ -315,15 +315,15 @@ def test_a_marker_that_comes_late_is_no_reason_to_pass(project: pytest.Pytester)
 @pytest.mark.parametrize(
     ("marker", "says"),
     [
-        ("", "give one of prompt, prompts, cases and config; there is nothing"),
-        ("prompt='a', cases=['b']", "there is prompt and cases"),
+        ("", "pass one of prompt, prompts, cases and config, got nothing"),
+        ("prompt='a', cases=['b']", "got prompt and cases"),
         ("promt='a'", "unknown argument 'promt', did you mean 'prompt'?"),
         ("'a'", "name its arguments"),
         ("prompt='a', expect=[Contains('a')], runs=0", "runs=0: expected a whole number"),
         ("prompt='a'", "nothing is expected of the answer"),
         ("prompt='a', target=3.5", "expected a provider, a function, or an object"),
         ("config='nowhere.yaml'", "no such file"),
-        ("config='evals.yaml', expect=[]", "expect: belongs into the suite that config names"),
+        ("config='evals.yaml', expect=[]", "expect: belongs in the suite that config names"),
     ],
 )
 def test_what_is_wrong_with_a_marker_is_told(
@@ -346,7 +346,9 @@ def test_without_a_target_it_says_how_to_give_one(pytester: pytest.Pytester) -> 
         "\n    @pytest.mark.evals(prompt='a', expect=[Contains('a')])\n    def test_it(): pass",
     )
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*evals(target=…), or a fixture `evals_target` that returns it*"])
+    done.stdout.fnmatch_lines(
+        ["*evals(target=…), or define a fixture `evals_target` that returns it*"]
+    )
 
 
 def test_a_marker_may_name_a_suite(project: pytest.Pytester) -> None:
