@@ -1,4 +1,4 @@
-"""The exceptions, and the exit code that each becomes.
+"""The exceptions, and the exit code of each.
 
 CiEvalsError              the user can fix it; printed without a traceback
 ├── ConfigError           the suite is wrong: every problem at once, nothing was run   (exit 2)
@@ -30,11 +30,11 @@ ErrorKind = Literal[
     "rejected",  # any other 4xx
     "bad_answer",  # an answer that is not in the documented shape
     "crash",  # the system under test raised or exited with an error
-    "max_steps",  # the model called tools instead of answering, as often as it was asked
+    "max_steps",  # the model still called tools in its last step
     "given_up",  # never called: the provider refused or lost too many before
-    "outage",  # in a round that failed as one, or with all planned runs while repeats passed
+    "outage",  # in a round that failed as a whole, or with all planned runs while repeats passed
     "not_recorded",  # never called: only recorded answers were allowed
-    "environment",  # what a task or a tool runs in could not be had, or a verifier gave no reward
+    "environment",  # a sandbox or a tool's server could not start, or a verifier gave no reward
     "grader",  # a grader could not judge the answer, through no fault of the answer
     "judge",  # a model that judges could not be asked, or gave no verdict
 ]
@@ -45,7 +45,7 @@ HostErrorKind = Literal[
     "too_large",  # more than is stored, or than is downloaded
     "rate_limited",  # and waiting would take too long
     "rejected",  # any other 4xx
-    "unreachable",  # network errors, time-outs and 5xx, again and again
+    "unreachable",  # network errors, time-outs and 5xx, also when repeated
     "unexpected",  # an answer that is not in the documented shape
 ]
 
@@ -58,8 +58,9 @@ _SHORT: Mapping[ErrorKind, str] = {
     "crash": "crashed",
     "bad_answer": "unreadable answer",
 }
-"""The kinds of errors after which a call may be repeated."""
+"""The words for some kinds of errors, where their names are not plain enough."""
 RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "server", "network", "timeout"})
+"""The kinds of errors after which a call may be repeated."""
 
 
 class Place(NamedTuple):
@@ -73,8 +74,8 @@ class Place(NamedTuple):
 class Problem(NamedTuple):
     """One thing to fix: its place, and a message that says what is wrong and what to try.
 
-    `cause` is what problems in several places share: an environment variable that is missing or
-    wrong, or a plug-in that cannot be used.
+    `cause` is shared by problems in several places: an environment variable that is missing or
+    wrong, or a plug-in that cannot be used. They are reported once.
     """
 
     file: str
@@ -84,8 +85,8 @@ class Problem(NamedTuple):
     cause: str = ""
 
     def seen_from(self, place: Place) -> "Problem":
-        """Return the problem at `place`, the entry that leads to it, with its own place, if any, in
-        the message.
+        """Return the problem at `place`, an entry that refers to it; its own place, if any, moves
+        into the message.
         """
         if not self.file:
             return Problem(*place, self.message, self.cause)
@@ -102,9 +103,9 @@ class CiEvalsError(Exception):
 
 
 class ConfigError(CiEvalsError):
-    """The suite cannot be run as it is written; `problems` lists everything wrong, in file order.
+    """The suite cannot be run as it is; `problems` lists everything wrong, in file order.
 
-    `others_ran` is True where other suites of the same command were run nevertheless.
+    `others_ran` is True if other suites of the same command were run nevertheless.
     """
 
     def __init__(self, problems: Iterable[Problem], *, others_ran: bool = False) -> None:
@@ -126,12 +127,12 @@ class StorageError(CiEvalsError):
 
 
 class HostError(CiEvalsError):
-    """A request to the CI system failed. The text never holds the token.
+    """A request to the CI system failed. The text never contains the token.
 
     Args:
-        kind: the sort of failure.
+        kind: the kind of failure.
         message: one line for people.
-        wait_s: how long it asks to be left alone, in seconds.
+        wait_s: the seconds that the CI system asks to wait.
     """
 
     def __init__(self, kind: HostErrorKind, message: str, *, wait_s: float | None = None) -> None:
@@ -143,7 +144,7 @@ class HostError(CiEvalsError):
 def describe_exception(raised: BaseException) -> str:
     """Return the type and the message of an exception: `ZeroDivisionError: division by zero`.
 
-    Of an exception group, such as a `TaskGroup` raises, return those of its causes.
+    For an exception group, such as one of a `TaskGroup`, return them for each exception in it.
     """
     if isinstance(raised, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(map(describe_exception, raised.exceptions)))
@@ -153,11 +154,11 @@ def describe_exception(raised: BaseException) -> str:
 class ProviderError(Exception):
     """A call got no answer.
 
-    `ProviderError("no seat left")` alone, and one of a kind that is not in `ErrorKind`, is a crash
-    of the provider.
+    With a message only, as in `ProviderError("no seat left")`, or with a kind that is not in
+    `ErrorKind`, it is a crash of the provider.
 
     Args:
-        kind: the sort of failure; `RETRYABLE` kinds are tried again.
+        kind: the kind of failure; `RETRYABLE` kinds are tried again.
         message: one line for people, in the provider's own words if it gave any.
         status: HTTP status or exit status.
         retry_after_s: seconds that the provider asked to wait.
@@ -207,7 +208,7 @@ class ProviderError(Exception):
 
     @property
     def short(self) -> str:
-        """The kind of error in words that nobody else wrote: `rate-limited (429)`."""
+        """The kind of error in words of ours: `rate-limited (429)`."""
         reason = _SHORT.get(self.kind, self.kind)
         if self.status is None:
             return reason
@@ -225,7 +226,7 @@ class GradingError(Exception):
     Args:
         message: one line for people: what is missing, and what to try.
         kind: `judge` if the cause is a model that judges.
-        detail: the stack of what was thrown.
+        detail: the stack of the exception.
         cause: the message of the model's error.
     """
 

@@ -13,8 +13,7 @@ _REPORT_SUFFIXES = frozenset({".html", ".json", ".jsonl", ".md", ".xml"})
 
 
 def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file beside its destination, then move it there, so that no reader ever sees a part
-    of it.
+    """Write a file next to its destination, then move it there: no reader ever sees a part of it.
 
     Missing folders are created.
 
@@ -23,7 +22,7 @@ def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
         chunks: the content, in order.
 
     Raises:
-        StorageError: the file can't be written; an older one stays as it was.
+        StorageError: the file can't be written; an older file stays unchanged.
     """
     partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
     try:
@@ -35,7 +34,7 @@ def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        remedy = "make room there, or choose another folder"
+        remedy = "free some space there, or choose another folder"
         raise StorageError(f"{path}: cannot be written: {error.strerror}: {remedy}") from error
     finally:
         with contextlib.suppress(OSError):
@@ -43,14 +42,12 @@ def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def partial_files(path: Path) -> Iterator[Path]:
-    """Yield what is being written for a destination, or was when its process was killed."""
+    """Yield unfinished files of a destination, of live processes and of killed ones."""
     return path.parent.glob(f".{path.name}.*.partial")
 
 
 def file_name(name: str) -> str:
-    """Make a name a file name on every system; one that has to be changed gets its checksum, to
-    stay unique.
-    """
+    """Turn a name into a file name for every system; a checksum keeps a changed one unique."""
     safe = re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII)
     safe = safe.strip(".-")[:100]
     if safe == name:
@@ -60,12 +57,12 @@ def file_name(name: str) -> str:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse the name of a report where a results folder is asked for.
+    """Refuse a path that looks like a report's instead of a results folder's.
 
     Raises:
-        UsageError: that is what the path looks like.
+        UsageError: the path looks like a file of a report.
     """
     if path.suffix in _REPORT_SUFFIXES and not path.is_dir():
         folder = path.with_suffix("").as_posix()
-        text = f"{path.as_posix()} is the name of a file, and a folder is expected"
+        text = f"{path.as_posix()} looks like a file, but a folder is expected"
         raise UsageError(f"{text}: pass {folder}, which gets report.json and the other reports")

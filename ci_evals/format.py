@@ -1,4 +1,4 @@
-"""Figures, and text that others wrote, as people read them."""
+"""Formats figures, and text that others wrote, for people."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from math import floor, isclose, log10
 from typing import Any, Final
 
 UNKNOWN: Final = "—"
-"""Shown for a figure that is not known."""
+"""Shown for an unknown figure."""
 
 RAREST = 1e-9
 _FEWEST_IN_A_ROW = 4  # run numbers that are shown as `4 to 7`
@@ -23,23 +23,23 @@ _FEWEST_IN_A_ROW = 4  # run numbers that are shown as `4 to 7`
 
 
 def exact(bar: float) -> Fraction:
-    """Return the decimal that the user wrote: 9 of 10 meet a bar of 0.9, though the float is above
-    it.
+    """Return the decimal that the user wrote: 9 of 10 meet a bar of 0.9, although the float is
+    larger (docs/decisions/0005).
     """
     return Fraction(str(bar))
 
 
-# More digits than any sum of scores has, whatever context code under test sets.
+# More digits than any sum of scores has. Code under test may change the default context.
 _DECIMALS = Context(prec=60, traps=[])
 
 
 def exact_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """Return the mean of decimals as they are written: 0.9 of 0.85 and 0.95, which floats may miss
-    by their last digit.
+    """Return the mean of numbers as decimals: 0.9 for 0.85 and 0.95, which floats may miss by their
+    last digit.
 
     Args:
         values: at least one.
-        weights: one for each value, not all of them 0; without them all count alike.
+        weights: one for each value, not all of them 0; default: equal weights.
     """
     if weights is None:
         weights = [1.0] * len(values)
@@ -61,10 +61,9 @@ def number_of(number: int, noun: str) -> str:
 
 
 def percent(rate: float | None, *marks: float | None) -> str:
-    """Format a fraction with one decimal, or as many more as tell it from 0 %, 100 % and `marks`.
+    """Format a fraction with one decimal, or more if it would look equal to 0 %, 100 % or a mark.
 
-    So a rate is never shown as equal to a bar that it misses. An exact figure has no trailing
-    zeros.
+    A rate is never shown as equal to a bar that it misses. An exact figure has no trailing zeros.
     """
     if rate is None:
         return UNKNOWN
@@ -76,13 +75,13 @@ def percent_figure(rate: float, *marks: float | None) -> str:
     value = Decimal(str(rate)) * 100
     edges = [Decimal(0), Decimal(100)]
     known = [mark for mark in marks if mark is not None]
-    # Means that are equal may differ in the last digits of their floats.
+    # Equal means may differ in the last digits of their floats.
     edges += [Decimal(str(mark)) * 100 for mark in known if not isclose(rate, mark, rel_tol=1e-12)]
     for places in count(1):
         shown = round(value, places)
         if shown == value:
             return f"{shown.normalize():f}"
-        # As text, because a number is rounded to 28 digits at most.
+        # Formatted, because `round` is limited to 28 digits.
         shown_edges = [Decimal(f"{edge:.{places}f}") for edge in edges]
         if [shown.compare(edge) for edge in shown_edges] == [value.compare(edge) for edge in edges]:
             break
@@ -97,7 +96,7 @@ def interval(lower: float, upper: float) -> str:
 def rate_with_interval(
     rate: float | None, lower: float | None, upper: float | None, *marks: float | None
 ) -> str:
-    """`95 % (87.6 to 98.4 %)`, without the brackets if the interval is not known."""
+    """`95 % (87.6 to 98.4 %)`, without the brackets if the interval is unknown."""
     if rate is None or lower is None or upper is None:
         return percent(rate, *marks)
     return f"{percent(rate, *marks)} ({interval(lower, upper)})"
@@ -205,10 +204,10 @@ def code_spans(sentence: str) -> Iterator[tuple[str, bool]]:
         yield piece, number % 2 == 1
 
 
-# Text that others wrote: names, answers, errors.
+# Text of others: names, answers, errors.
 
 _LEFT_TO_RIGHT_MARK = "\u200e"
-# What Unicode calls default-ignorable, which a runner may skip when it looks for its commands.
+# Default-ignorable characters of Unicode, which a runner may skip when it looks for its commands.
 _IGNORED = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff"
@@ -217,11 +216,11 @@ _IGNORED = (
 
 @cache
 def _acting() -> re.Pattern[str]:
-    """Match the characters that act instead of being seen."""
+    """Match the characters that have an effect instead of a shape."""
     noncharacters = "".join(chr(plane << 16 | 0xFFFE) for plane in range(17))
     noncharacters += "".join(chr(plane << 16 | 0xFFFF) for plane in range(17))
     return re.compile(
-        "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and line feed
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, except tab and line feed
         "\u2028\u2029"  # line breaks of their own kind
         "\u202a-\u202e\u2066-\u2069"  # overrides of the writing direction
         "\ud800-\udfff"  # surrogates: not text in any encoding
@@ -237,7 +236,7 @@ def _right_to_left() -> re.Pattern[str]:
 
 
 def visible(text: str) -> str:
-    r"""Write every character that acts instead of being seen as its escape, such as `\x1b`.
+    r"""Replace characters that have an effect instead of a shape with escapes, such as `\x1b`.
 
     The result is valid UTF-8 and valid XML 1.0. Line feeds and tabs stay.
     """
@@ -246,8 +245,8 @@ def visible(text: str) -> str:
     return _acting().sub(_escape, text.replace("\r\n", "\n"))
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
     if code <= 0xFF:
         return f"\\x{code:02x}"
     if code <= 0xFFFF:
@@ -256,14 +255,14 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return the first `limit` characters, made visible, and how many more there were."""
+    """Return the first `limit` characters, made visible, and the number of further ones."""
     if len(text) <= limit:
         return visible(text)
     return f"{visible(text[:limit])}… ({len(text) - limit:,} more characters)"
 
 
 def abridge(text: str, limit: int) -> str:
-    """Leave out the middle of a text longer than `limit` characters, and say how much that is."""
+    """Replace the middle of a text longer than `limit` characters with its length."""
     if len(text) <= limit:
         return text
     end = limit // 3
@@ -271,19 +270,21 @@ def abridge(text: str, limit: int) -> str:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that a misspelt one may mean; None if none is `cutoff` alike."""
+    """Return the known name that is closest to a misspelt one; None if none has a similarity of
+    `cutoff`.
+    """
     names = list(known)
-    for each in names:
-        if each.lower() == name.lower():
-            return each
-    for each in get_close_matches(name, names, n=1, cutoff=cutoff):
-        return each
+    for candidate in names:
+        if candidate.lower() == name.lower():
+            return candidate
+    for candidate in get_close_matches(name, names, n=1, cutoff=cutoff):
+        return candidate
     return None
 
 
 def one_line(text: str, limit: int = 200) -> str:
     """Make a text visible on one line, with single spaces, and cut it at `limit` characters."""
-    start = text[: 4 * limit]
+    start = text[: 4 * limit]  # a text of megabytes is not walked to its end
     shown = visible(" ".join(start.split()))
     if len(shown) <= limit and len(start) == len(text):
         return shown
@@ -308,8 +309,8 @@ def short_sha(revision: str) -> str:
 def name_of(name: object, limit: int = 80) -> str:
     """Return a name for the middle of a sentence, on one line.
 
-    A name that reads from right to left gets marks around it, as it would else reorder the numbers
-    beside it.
+    A name that is written from right to left gets marks around it: it would otherwise reorder
+    adjacent numbers.
     """
     shown = one_line(str(name), limit)
     if _right_to_left().search(shown):
@@ -325,7 +326,7 @@ def quote(value: Any, limit: int = 200) -> str:
         start = repr(value[:limit])
         return f"{start[:-1]}…{start[-1]} ({len(value):,} characters)"
     shown = ""
-    # Piece by piece, so that neither a million items nor ten thousand levels are walked to the end.
+    # Piece by piece, so that a million items or ten thousand levels are not walked to the end.
     for piece in _JSON.iterencode(value):
         shown += piece
         if len(shown) > limit:
@@ -337,11 +338,10 @@ _JSON = json.JSONEncoder(ensure_ascii=False, skipkeys=True, check_circular=False
 
 
 def without_commands(text: str) -> str:
-    """Break what a CI runner would obey in a log: `::error::` at the start of a line and
-    `##[error]` anywhere.
+    """Disarm commands that a CI runner would execute in a log: `::error::` at the start of a line
+    and `##[error]` anywhere.
 
-    The text stays as wide as it was. A carriage return, which may start a line too, becomes a line
-    feed.
+    The text keeps its width. A carriage return, which may also start a line, becomes a line feed.
     """
     command, old_command = _commands()
     return old_command.sub(" ", command.sub(r"\1.", text.replace("\r", "\n")))

@@ -1,4 +1,4 @@
-"""JavaScript of a suite, in processes of the machine's Node.js."""
+"""Runs JavaScript of a suite, in processes of the machine's Node.js."""
 
 import json
 import os
@@ -22,10 +22,10 @@ _WORKER = Path(__file__).with_name("javascript_worker.cjs")
 _OLDEST = 18
 _OLDEST_SANDBOX = 20
 _VARIABLES = ("LANG", "LC_ALL", "SYSTEMROOT", "TZ")
-"""The variables that code in the sandbox sees: none that says anything about the job."""
+"""The variables that code in the sandbox sees: none tells anything about the job."""
 
-_DETECTS_MODULES = (20, 10)  # the first that can tell ES modules in .js files by itself
-_STRIPS_TYPES = (22, 10)  # the first that can read TypeScript
+_DETECTS_MODULES = (20, 10)  # the first version that recognizes ES modules in .js files
+_STRIPS_TYPES = (22, 10)  # the first version that reads TypeScript
 
 
 class JavaScriptError(Exception):
@@ -33,10 +33,10 @@ class JavaScriptError(Exception):
 
     Args:
         stack: its type, its message and the frames of the suite's code.
-        place: where in the suite's code: `checks.mjs:2`, or `line 2` of code in the suite itself.
-        setup: True if it says nothing about the data: a module is missing or cannot be parsed, a
-            service does not answer.
-        denied: True if the sandbox forbids what the code did.
+        place: the place in the suite's code: `checks.mjs:2`, or `line 2` of code in the suite file.
+        setup: True if the environment is to blame, not the data: a module is missing or cannot be
+            parsed, or a service does not answer.
+        denied: True if the sandbox denied an access.
     """
 
     def __init__(
@@ -50,20 +50,20 @@ class JavaScriptError(Exception):
 
 def split_file(reference: str) -> Mapping[str, str] | None:
     """Split `file.mjs:name` into `file` and, if there is one, `name`; None for any other text."""
-    found = re.fullmatch(r"(?P<file>.+\.[cm]?[jt]s)(?::(?P<name>\w+))?", reference)
-    if found is None:
+    match = re.fullmatch(r"(?P<file>.+\.[cm]?[jt]s)(?::(?P<name>\w+))?", reference)
+    if match is None:
         return None
-    return {key: value for key, value in found.groupdict().items() if value}
+    return {key: value for key, value in match.groupdict().items() if value}
 
 
 def file_problem(reference: str, folder: Path) -> str | None:
-    """Return why a reference does not lead to a file of JavaScript; None if it does."""
+    """Return why a reference does not name a JavaScript file; None if it does."""
     parts = split_file(reference.removeprefix("file://"))
     if parts is None:
         kinds = "a file of JavaScript (.js, .mjs or .cjs) or TypeScript (.ts, .mts or .cts)"
         return f"expected {kinds}, got {reference!r:.80}"
     if reference.startswith("file://"):
-        return f"write the path alone: {parts['file']}"
+        return f"write only the path: {parts['file']}"
     path = folder / parts["file"]
     if not path.is_file():
         return f"there is no file {path}"
@@ -75,7 +75,7 @@ class NodeWorker(Worker):
 
     Args:
         folder: the folder of the suite.
-        sandbox: the code may read the folder and its packages, and do nothing else to this machine.
+        sandbox: the code may only read the folder and its packages.
     """
 
     title = "Node.js"
@@ -87,6 +87,7 @@ class NodeWorker(Worker):
         if sandbox:
             command += node.sandbox_flags(folder)
             environ = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+        # Answers start with a random mark: the code may print to the same stream.
         mark = token_hex(8)
         self._mark = mark.encode()
         super().__init__([*command, str(_WORKER), mark], folder, environ)
@@ -115,14 +116,15 @@ class NodeProcesses:
     """
 
     def __init__(self, folder: Path) -> None:
-        # Code that can be ended never shares a process with a provider's calls, which cost money.
+        # A grader that hangs is killed with its process, which must not have a provider's calls in
+        # it: they cost money.
         self._open = Workers(partial(NodeWorker, folder, sandbox=False))
         self._sandboxed = Workers(partial(NodeWorker, folder, sandbox=True))
         self._providers = Workers(partial(NodeWorker, folder, sandbox=False))
         self._syntax_problems: dict[str, str | None] = {}
 
     async def grade(self, *, sandbox: bool, timeout_s: float, **request: Any) -> Any:
-        """Return what the code of a grader returns.
+        """Return the result of a grader's code.
 
         Raises:
             JavaScriptError: it threw something.
@@ -159,9 +161,9 @@ class NodeProcesses:
         _check(self._providers, {"do": "open", **request})
 
     def make(self, **request: Any) -> Any:
-        """Return what an export of a file is or, of a function, what it returns.
+        """Return the value of a file's export, or the result if it is a function.
 
-        It is called while a suite is read. Raises as `check_grader`.
+        Called while a suite is read. Raises as `check_grader`.
         """
         return _check(self._open, {"do": "make", **request})
 
@@ -195,7 +197,7 @@ class NodeProgram:
     @property
     def flags(self) -> Sequence[str]:
         """The flags for all code."""
-        flags = ["--no-warnings"]  # of flags that are experimental
+        flags = ["--no-warnings"]  # about experimental flags
         if self.version >= _DETECTS_MODULES:
             flags.append("--experimental-detect-module")
         if self.version >= _STRIPS_TYPES:
@@ -203,7 +205,7 @@ class NodeProgram:
         return flags
 
     def sandbox_flags(self, folder: Path) -> Sequence[str]:
-        """Return the flags for code that may read a folder and its packages, and do nothing else.
+        """Return the flags for code that may only read a folder and its packages.
 
         Raises:
             ConfigError: this Node.js has no permission model.
@@ -211,15 +213,16 @@ class NodeProgram:
         major = self.version[0]
         if major < _OLDEST_SANDBOX:
             text = (
-                f"the sandbox of JavaScript needs Node.js {_OLDEST_SANDBOX} or newer, and this is"
+                f"the sandbox of JavaScript needs Node.js {_OLDEST_SANDBOX} or newer, but this is"
                 f" {major}: update it, or write `javascript: {{code: …, sandbox: false}}`"
             )
             raise _config_error(text)
-        name = "--permission"
+        name = "--permission"  # 22.13 and 23.5 dropped the prefix `experimental-`
         if self.version < (22, 13) or (23, 0) <= self.version < (23, 5):
             name = "--experimental-permission"
         folder = folder.resolve()
         readable = [_WORKER, folder / "*"]
+        # Node.js looks for packages in every folder above.
         for above in (folder, *folder.parents):
             readable += [above / "package.json", above / "node_modules" / "*"]
         return (name, "--allow-worker", *(f"--allow-fs-read={path}" for path in readable))
@@ -230,7 +233,7 @@ def find_node() -> NodeProgram:
     """Return the Node.js of this machine.
 
     Raises:
-        ConfigError: there is none on the PATH, or it is too old.
+        ConfigError: it is not on the PATH, or too old.
     """
     program = shutil.which("node")
     if program is None:
@@ -241,11 +244,12 @@ def find_node() -> NodeProgram:
         text=True,
         check=False,
     )
-    path, _, version = ended.stdout.strip().rpartition(" ")  # `program` may be a script around it
+    # `program` may be a script of a version manager, to which the flags below mean nothing.
+    path, _, version = ended.stdout.strip().rpartition(" ")
     numbers = re.match(r"v(\d+)\.(\d+)", version)
     if numbers is None or int(numbers[1]) < _OLDEST:
-        found = version or "of an unknown version"
-        text = f"JavaScript needs Node.js {_OLDEST} or newer: {program} is {found}"
+        shown = version or "of an unknown version"
+        text = f"JavaScript needs Node.js {_OLDEST} or newer: {program} is {shown}"
         raise _config_error(text)
     return NodeProgram(path, (int(numbers[1]), int(numbers[2])))
 
@@ -259,7 +263,7 @@ _current: ContextVar[NodeProcesses | None] = ContextVar("node", default=None)
 
 @contextmanager
 def node_processes(folder: Path) -> Iterator[None]:
-    """Run JavaScript in a folder while the context lasts. It is started when it is needed."""
+    """Within the context, provide processes for JavaScript in a folder, started on first use."""
     node = NodeProcesses(folder)
     before = _current.get()
     _current.set(node)
@@ -271,7 +275,7 @@ def node_processes(folder: Path) -> Iterator[None]:
 
 
 def syntax_problem(code: str) -> str | None:
-    """Return why code in a suite cannot be parsed; None if it can, or if there is no Node.js."""
+    """Return why code in a suite cannot be parsed; None if it can, or if Node.js is missing."""
     node = _current.get()
     if node is None:
         return None
@@ -291,7 +295,7 @@ def current_node() -> NodeProcesses:
 
 
 def call_file(reference: str, calls: Sequence[Sequence[Any]], folder: Path) -> list[Any]:
-    """Return what each call of a function of a file returns.
+    """Call a function of a file several times; return the results.
 
     Args:
         reference: `file.mjs` or `file.mjs:name`.

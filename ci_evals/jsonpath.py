@@ -1,4 +1,4 @@
-"""JSONPath (RFC 9535). The library loads with the first path that is used."""
+"""JSONPath (RFC 9535). The library is imported when the first path is used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ci_evals.format import one_line, quote
 
 
 def path_problems(path: str) -> list[str]:
-    """List what is wrong with a JSONPath."""
+    """Return the problems of a JSONPath."""
     try:
         _compile(path)
     except Exception as error:  # noqa: BLE001  the library's parser raises more than it declares
@@ -25,17 +25,14 @@ def path_problems(path: str) -> list[str]:
 def find_all(path: str, data: Any) -> list[Any]:
     """Return every value at a valid JSONPath."""
     if isinstance(data, str):
-        # The library would parse a text as JSON. A number has no children either, so it can stand
-        # in for the text.
+        # The library would parse a text as JSON. Like a text, a number has no children.
         return [data for _ in _compile(path).findall(0)]
-    found: list[Any] = _compile(path).findall(data)
-    return found
+    values: list[Any] = _compile(path).findall(data)
+    return values
 
 
 def is_singular(path: str) -> bool:
-    """Return True if a valid JSONPath leads to one value at most: it has no wildcard, filter or
-    slice.
-    """
+    """Return True if a valid JSONPath has at most one value: no wildcard, filter or slice."""
     compiled = _compile(path)
     return isinstance(compiled, _library().JSONPath) and compiled.singular_query()
 
@@ -45,8 +42,8 @@ class MissingField:
     """A field that a JSONPath names and the data lacks.
 
     Args:
-        name: the field's.
-        known: the fields that are there instead.
+        name: the name of the field.
+        known: the names of the existing fields.
     """
 
     name: str
@@ -56,7 +53,7 @@ class MissingField:
 def missing_field(path: str, data: Any) -> MissingField | None:
     """Return the first field that a JSONPath names and the data lacks; None if it lacks none.
 
-    An empty list, null, and what a filter or a search leaves out lack nothing.
+    An empty list, a null, and values that a filter or a search leaves out don't count.
     """
     compiled = _compile(path)
     parents = [data]
@@ -65,15 +62,15 @@ def missing_field(path: str, data: Any) -> MissingField | None:
         if str(segment).startswith(".."):
             return None
         before += str(segment)
-        found = find_all(before, data)
-        if not found:
+        values = find_all(before, data)
+        if not values:
             name = getattr(segment.selectors[0], "name", None)
-            holders = [each for each in parents if isinstance(each, Mapping)]
-            if name is None or not holders:
+            mappings = [parent for parent in parents if isinstance(parent, Mapping)]
+            if name is None or not mappings:
                 return None
-            known = dict.fromkeys(str(key) for each in holders for key in each)
+            known = dict.fromkeys(str(key) for mapping in mappings for key in mapping)
             return MissingField(name, tuple(known))
-        parents = found
+        parents = values
     return None
 
 

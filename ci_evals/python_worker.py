@@ -1,4 +1,4 @@
-"""Python in worker processes: functions of ours that may compute for ever, and the team's own."""
+"""Python in worker processes: functions of ours that may compute forever, and the team's own."""
 
 import json
 import pickle
@@ -23,8 +23,8 @@ _START = (
 class PythonWorker(Worker):
     """A process of this Python, in which the suite's code is importable.
 
-    It does `{"do": "call", "call": pickled}`, a function with its arguments; what the function
-    prints goes to stderr of this process.
+    Its requests are `{"do": "call", "call": pickled}`, with a function and its arguments. The
+    function's output goes to stderr of this process.
     """
 
     title = "the worker process"
@@ -34,7 +34,9 @@ class PythonWorker(Worker):
         named = [str(path) for path in folders.named]
         usual = [str(path) for path in folders.usual]
         paths = [str(Path(path).absolute()) for path in sys.path]
-        first = {own, *named}  # whose modules may have names of ours
+        # These folders join `sys.path` only after ours is imported: their modules may have the
+        # names of ours.
+        first = {own, *named}
         others = [path for path in paths if path not in first]
         arguments = json.dumps([own, named, usual]), json.dumps(others)
         command = [sys.executable, "-P", "-c", _START, *arguments]
@@ -60,15 +62,15 @@ class PythonWorker(Worker):
 
 
 class UnsendableError(Exception):
-    """A call or its result cannot be pickled: it holds objects that only its process knows."""
+    """A call or its result cannot be pickled: its objects exist in one process only."""
 
 
 class PythonWorkers:
     """The worker processes of an invocation, started on first use.
 
     Args:
-        folder: the suite's.
-        folders: the others of its code.
+        folder: the folder of the suite.
+        folders: the other folders of its code.
     """
 
     def __init__(self, folder: Path, folders: CodeFolders) -> None:
@@ -81,7 +83,7 @@ class PythonWorkers:
             UnsendableError: the function, an argument or the result cannot be sent.
             WorkerTimeoutError: it took too long.
             WorkerEndedError: it ended its process.
-            Exception: what the function raises.
+            Exception: the function's own exception.
         """
         request = _request(function, arguments, timeout_s)
         return await self._workers.ask(request, timeout_s)
@@ -89,12 +91,12 @@ class PythonWorkers:
     async def call_alone(
         self, function: Callable[..., Any], *arguments: Any, timeout_s: float
     ) -> Any:
-        """Call a function in a process that does nothing else meanwhile. Raises as `call`."""
+        """Call a function in a process of its own. Raises as `call`."""
         request = _request(function, arguments, timeout_s)
         return await self._workers.ask_alone(request, timeout_s)
 
     def check(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function that ends soon in the process that calls share, and wait for it."""
+        """Call a quick function in the process that calls share. Blocks."""
         return self._workers.check(_request(function, arguments, START_S))
 
     def close(self) -> None:
@@ -117,7 +119,7 @@ _current: ContextVar[PythonWorkers | None] = ContextVar("python_workers", defaul
 
 @contextmanager
 def python_workers(folder: Path, folders: CodeFolders) -> Iterator[None]:
-    """Provide worker processes for a suite in a folder while the context lasts."""
+    """Within the context, provide worker processes for the suite in a folder."""
     workers = PythonWorkers(folder, folders)
     before = _current.get()
     _current.set(workers)

@@ -18,17 +18,19 @@ from ci_evals.user_code.folders import CodeFolders, importable
 from ci_evals.user_code.threads import CALL_THREAD, call
 
 _TICK_S = 1.0
-_LAST_S = 5.0  # for which a process that is stuck outlives the time of its calls
+_LAST_S = 5.0  # a stuck process ends this long after the time of its calls
 
 
 def serve(folder: str, named: Sequence[str], usual: Sequence[str]) -> None:
-    """Answer the requests on stdin until it ends. What is printed goes to stderr.
+    """Answer the requests on stdin until it ends. Output of the code goes to stderr.
 
     Args:
-        folder: the suite's.
+        folder: the folder of the suite.
         named: see `CodeFolders`.
         usual: see `CodeFolders`.
     """
+    # Copies with other numbers: code that reads stdin or writes to stdout must not disturb the
+    # protocol, nor may programs that it starts.
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -45,7 +47,7 @@ class _Server:
     def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
         self._requests = requests
         self._answers = answers
-        self._tasks: dict[asyncio.Task[None], float] = {}  # with the seconds that each may take
+        self._tasks: dict[asyncio.Task[None], float] = {}  # the seconds that each may take
         self._nowhere = Path(os.devnull).open("w")  # noqa: SIM115  until the end
 
     async def serve(self) -> None:
@@ -58,18 +60,19 @@ class _Server:
         for line in self._requests:
             request = pickle.loads(b64decode(line))
             self._loop.call_soon_threadsafe(self._take, request)
-        os._exit(0)  # whatever still runs
+        os._exit(0)  # the parent is gone: threads of given-up calls must not keep the process
 
     def _tick(self) -> None:
-        """Put off the end of the process as long as its threads go on."""
+        """Postpone the end of the process as long as its threads make progress."""
         while True:
             self._put_off_end()
             time.sleep(_TICK_S)
 
     def _put_off_end(self) -> None:
-        """Let the process end by itself if it is stuck in code that keeps all its threads waiting.
+        """Restart the timer that ends the process if code in C holds Python's lock for too long.
 
-        Otherwise, such a process would outlive a parent that was killed.
+        Such a process cannot notice the end of its parent. faulthandler's timer is a thread in C,
+        which does not need the lock.
         """
         limit_s = max(list(self._tasks.values()), default=0.0) + _LAST_S
         faulthandler.dump_traceback_later(limit_s, exit=True, file=self._nowhere)
@@ -88,7 +91,7 @@ class _Server:
         try:
             function, arguments = pickle.loads(request["call"])
             answer["value"] = await call(function, *arguments)
-        except BaseException as error:  # noqa: BLE001  it may be the team's own code
+        except BaseException as error:  # noqa: BLE001  the team's own code may raise anything
             answer["error"] = error
         answer["leftover"] = self._has_leftover()
         try:
@@ -97,9 +100,10 @@ class _Server:
             self._answer(request, {"error": UnsendableError("the result cannot be sent")})
 
     def _has_leftover(self) -> bool:
-        """Return True if a thread goes on whose call has been given up."""
-        threads = [each for each in threading.enumerate() if each.name == CALL_THREAD]
-        return len(threads) >= len(self._tasks)  # one of which is ending
+        """Return True if the thread of a call that was given up is still running."""
+        threads = [thread for thread in threading.enumerate() if thread.name == CALL_THREAD]
+        # The task that asks is counted, but its thread has ended.
+        return len(threads) >= len(self._tasks)
 
     def _answer(self, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         line = f"{request['id']} ".encode() + b64encode(pickle.dumps(answer)) + b"\n"

@@ -1,4 +1,4 @@
-"""Redaction of secrets: the values that the suite names, and everything shaped like a key."""
+"""Redaction of secrets: the values that a suite names, and everything shaped like a key."""
 
 import html
 import json
@@ -39,7 +39,7 @@ _PLAIN_WORDS = frozenset(
 _NUMBER = r"[+-]?[0-9][0-9.,_]*%?"
 _LINE_ENDS = r"[\r\n]+"
 
-_KEYS = {  # how they begin, and the pattern of what follows
+_KEYS = {  # their beginning, and the pattern of the rest
     "sk-": "[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic and those who copied them
     "AIza": "[A-Za-z0-9_-]{16,}",  # Google
     **dict.fromkeys(("gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_"), "[A-Za-z0-9_]{16,}"),
@@ -61,7 +61,7 @@ _SHAPES = re.compile(
     rf"{_PRIVATE_KEY}|{_LOGIN}|(?<![A-Za-z0-9])(?:(?P<key>{_KEY})|(?P<bearer>{_BEARER}))", re.ASCII
 )
 _SIGNS = (*_KEYS, "earer ", "://", "PRIVATE KEY")
-"""One of them is in every text that has one of the shapes, JSON or not."""
+"""Every text with one of the shapes has one of these, as JSON and without."""
 _NOT_PROSE = r"[0-9A-Z]|[a-z]{16}"  # tells sk-proj-Ab3… from sk-learn-like-estimators
 
 _learned: list[str] = []
@@ -73,9 +73,9 @@ def secret_values(
 ) -> tuple[str, ...]:
     """Return the values of variables that are secrets, the longest first.
 
-    Values that would make a report unreadable are left out: those shorter than 6 characters,
-    numbers of fewer than 8 digits, plain words of configuration (`production`), and values that
-    equal one of `visible`.
+    Values whose redaction would make a report unreadable are left out: values shorter than 6
+    characters, numbers of fewer than 8 digits, plain words of configuration (`production`), and
+    values that equal one of `visible`.
 
     Args:
         named: the variables that the config refers to, or whose names say that they are secret.
@@ -108,9 +108,7 @@ def sounds_secret(name: str) -> bool:
 
 
 def learn(value: str) -> None:
-    """Add a secret that comes up while this process runs: every redactor takes it out from now
-    on.
-    """
+    """Add a secret that turns up while this process runs; all redactors take it out from now on."""
     value = value.strip()
     if _is_worth_hiding(value) and value not in _learned:
         _learned.append(value)
@@ -120,7 +118,7 @@ def learn(value: str) -> None:
 
 @contextmanager
 def listen(listener: Callable[[str], None]) -> Iterator[None]:
-    """Call `listener` with each secret that is learned while the context lasts."""
+    """Call `listener` with each secret that is learned within the context."""
     _listeners.append(listener)
     try:
         yield
@@ -129,8 +127,10 @@ def listen(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def mask_commands(values: Iterable[str]) -> str:
-    """Return workflow commands that make GitHub Actions hide the values in its log; print them
-    before anything else.
+    """Return workflow commands that make GitHub Actions mask the values in its log.
+
+    They must be printed before anything else, and a line at a time: a mask applies to later lines,
+    and within one line only.
     """
     lines: dict[str, None] = {}
     for value in values:
@@ -143,12 +143,12 @@ def mask_commands(values: Iterable[str]) -> str:
 
 
 class Redactor:
-    """Replaces secrets by `***`: the given values, and whatever has the shape of a private key, a
-    token or a login.
+    """Replaces secrets with `***`: the given values, and everything with the shape of a private
+    key, a token or a login.
 
-    So are values that `learn` adds later. A value is also found JSON-escaped, URL-encoded,
-    HTML-escaped and inside base64; a value of several lines is also found line by line. Only
-    strings change, never a number. Values shorter than 6 characters are ignored.
+    Values that `learn` adds later are replaced, too. A value is also found JSON-escaped,
+    URL-encoded, HTML-escaped and inside base64; a value of several lines is also found line by
+    line. Only strings change, never a number. Values shorter than 6 characters are ignored.
     """
 
     def __init__(self, values: Iterable[str]) -> None:
@@ -166,7 +166,7 @@ class Redactor:
         self._signs = (*_SIGNS, *json_forms)
 
     def clean(self, value: T) -> T:
-        """Return a copy without secrets, or the value itself if it holds none.
+        """Return a copy without secrets, or the value itself if it has none.
 
         Dataclasses, mappings (their keys, too), sequences and sets keep their types. Fields whose
         type is a `Literal` (`status`) are left alone. Keys that become equal merge into one, with
@@ -176,7 +176,7 @@ class Redactor:
             try:
                 encoded = to_json(value, fallback=repr)
             except (PydanticSerializationError, RecursionError):
-                pass  # JSON cannot say it
+                pass  # JSON cannot express it
             else:
                 if not self.suspects(encoded):
                     return value
@@ -187,7 +187,7 @@ class Redactor:
         if self._learned != len(_learned):
             self._load()
         before = None
-        # Again and again, as a replacement may bring the halves of another secret together.
+        # Repeated, because a replacement may join the halves of another secret.
         while text != before:
             before = text
             for form in self._forms:
@@ -197,10 +197,10 @@ class Redactor:
         return text
 
     def suspects(self, encoded: bytes) -> bool:
-        """Return True if a value, given as JSON in UTF-8 without needless escapes, may hold a
+        """Return True if a value, given as JSON in UTF-8 without needless escapes, may have a
         secret.
 
-        This takes a fraction of the time of `clean`, and hardly any value holds a secret.
+        This takes a fraction of the time of `clean`, and hardly any value has a secret.
         """
         if self._learned != len(_learned):
             self._load()
@@ -208,7 +208,7 @@ class Redactor:
         return any(map(text.__contains__, self._signs))
 
     def finds(self, line: bytes) -> bool:
-        """Return True if a line of JSON, or the text of a damaged one, holds a secret."""
+        """Return True if a line of JSON, or the text of a damaged line, has a secret."""
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
@@ -255,7 +255,7 @@ class Redactor:
 
 @cache
 def _free_fields(kind: type) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields but for `Literal` ones: a secret `passed` must not
+    """Return the names of a dataclass's fields, without `Literal` ones: a secret `passed` must not
     break `status`.
     """
     if not is_dataclass(kind):
@@ -264,7 +264,7 @@ def _free_fields(kind: type) -> tuple[str, ...]:
     names = []
     for field in fields(kind):
         is_literal = get_origin(types[field.name]) is Literal
-        if field.init and not is_literal:
+        if field.init and not is_literal:  # `replace` refuses fields without `init`
             names.append(field.name)
     return tuple(names)
 
@@ -292,6 +292,7 @@ def _is_worth_hiding(value: str) -> bool:
 
 
 def _longest_first(values: Iterable[str]) -> list[str]:
+    """Sort values so that one that contains another is replaced first, and none is left in part."""
     return sorted(sorted(values), key=len, reverse=True)
 
 
@@ -311,7 +312,7 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield every encoding in which a value may appear in a text."""
+    """Yield the encodings in which a value may appear in a text."""
     yield value
     text = value.encode("utf-8", "replace").decode()  # the journal replaces lone surrogates
     yield text
@@ -344,11 +345,11 @@ _HTML_QUOTES = (
     ("&quot;", "&apos;"),
     ("&#34;", "&#39;"),
 )
-"""The pairs in which programs escape double and single quotes."""
+"""The escapes that programs use for double and single quotes."""
 
 
 def _escape(text: str, *, ensure_ascii: bool = True) -> str:
-    """Return a text as it is written inside a string of JSON."""
+    """Return a text as it appears inside a JSON string."""
     return json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
 
 
@@ -357,10 +358,12 @@ def _to_lower(match: re.Match[str]) -> str:
 
 
 def _base64(value: bytes) -> Iterator[str]:
-    """Yield the base64 that every text around the value contains, for each of the three offsets."""
+    """Yield the base64 that every encoded text with the value contains, for each of the three
+    offsets.
+    """
     for offset in range(3):
         encoded = b64encode(bytes(offset) + value).decode()
-        # A character has 6 bits; the first and the last may share theirs with what is around.
+        # A character has 6 bits; the first and the last may share theirs with neighbouring bytes.
         start = (8 * offset + 5) // 6
         end = 8 * (offset + len(value)) // 6
         yield encoded[start:end]

@@ -15,25 +15,23 @@ from ci_evals.errors import StorageError
 _LONGEST_LINE = 1024 * 1024
 
 ERASE_VIEW = "\r\x1b[J"
-"""Takes back the view of a run, which stands below the cursor."""
+"""Erases the view of a run, which is below the cursor."""
 
 
 def prepare_streams() -> None:
-    """Make stdout and stderr safe to print to, closed or ASCII as they may be."""
+    """Make stdout and stderr safe to print to, even if they are closed or ASCII only."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if (
-            stream is None
-        ):  # closed (`>&-`): the next file opened would get its number, and all that is printed
+        # Closed (`>&-`): the next file to be opened would get its number, and the output with it.
+        if stream is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  until the end
         elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="replace"
-            )  # an ASCII terminal shows a question mark for what it lacks
+            # An ASCII terminal shows a question mark for other characters.
+            stream.reconfigure(errors="replace")
 
 
 def say(stream: TextIO, text: str) -> None:
-    """Print a text at once. A reader who is gone (`ci-evals run | head -1`) is no error.
+    """Print a text at once. A reader that is gone (`ci-evals run | head -1`) is not an error.
 
     Raises:
         StorageError: the stream is a file that cannot be written.
@@ -48,10 +46,10 @@ def say(stream: TextIO, text: str) -> None:
 
 
 def columns_of(stream: TextIO) -> int:
-    """Return the width of a terminal in cells; 0 if it is unknown, or the stream is no terminal."""
+    """Return the width of a terminal in cells; 0 if it is unknown or not a terminal."""
     try:
         return os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError):  # ValueError of a stream that is closed
+    except (OSError, ValueError):  # ValueError: the stream is closed
         return 0
 
 
@@ -64,9 +62,7 @@ def rows_of(stream: TextIO) -> int:
 
 
 def flush_streams() -> None:
-    """Flush for the last time, so that the interpreter does not complain of a reader who is
-    gone.
-    """
+    """Flush for the last time: the interpreter would print an error if a reader is gone."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -79,11 +75,10 @@ def flush_streams() -> None:
 def redirect_prints(
     stderr: TextIO, clean: Callable[[str], str], *, start: str = ""
 ) -> Iterator[None]:
-    """Send what code under test prints to `stderr`, a line at a time, each through `clean` and
-    after `start`.
+    """Send output of code under test to `stderr`, line by line, each line cleaned with `clean` and
+    preceded by `start`.
 
-    Stdout has the outcome and nothing else. Programs that the code starts inherit stderr as their
-    stdout, too.
+    Stdout is for the outcome only. Programs that the code starts inherit stderr as their stdout.
     """
     lines = _Lines(stderr, clean, start)
     printed = io.TextIOWrapper(
@@ -99,7 +94,7 @@ def redirect_prints(
 
 
 class _Lines(io.RawIOBase):
-    """Passes on whole lines. It stays usable afterwards: loggers may keep it."""
+    """Passes on complete lines. It stays usable afterwards: loggers may keep it."""
 
     def __init__(self, stream: TextIO, clean: Callable[[str], str], start: str) -> None:
         self._stream = stream
@@ -124,7 +119,7 @@ class _Lines(io.RawIOBase):
         return len(new)
 
     def finish(self) -> None:
-        """Pass on what has no line end."""
+        """Pass on the rest, which has no line end."""
         if self._rest:
             self._pass_on(self._rest + b"\n")
             self._rest = b""
@@ -135,7 +130,7 @@ class _Lines(io.RawIOBase):
 
 @contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """Let file descriptor 1, which child processes inherit, be 2 for a while."""
+    """Within the context, let file descriptor 1, which child processes inherit, be stderr."""
     sys.stdout.flush()
     try:
         stdout = os.dup(1)

@@ -1,4 +1,4 @@
-"""Jinja2: a sandbox for the templates of a suite, and the environment of the reports' own."""
+"""Jinja2: a sandbox for the templates of suites, and an environment for those of reports."""
 
 import json
 import re
@@ -30,13 +30,13 @@ from ci_evals.release import __version__
 
 PACKAGE = Path(__file__).parent
 MAX_CHARACTERS = 10_000_000
-"""The longest text that a template of a suite may make."""
+"""The longest text that a template of a suite may render."""
 
 _MAX_NAMES = 20  # that an error lists
 
 
 def _join(parts: Iterable[str]) -> str:
-    """Join the pieces of a text that a template makes, as long as it is not too long."""
+    """Join the pieces of a rendered text; raise an error as soon as it is too long."""
     joined: list[str] = []
     characters = 0
     for part in parts:
@@ -50,7 +50,7 @@ def _join(parts: Iterable[str]) -> str:
 
 
 class _Undefined(StrictUndefined):
-    """A name without a value, which is an error that says what a mapping has instead."""
+    """A name without a value; using it is an error that lists the names of the mapping."""
 
     __slots__ = ()
 
@@ -63,11 +63,10 @@ class _Undefined(StrictUndefined):
 
 
 class Absent(Undefined):
-    """A value that nobody has set. A template may test it, as with `default` or `if`, but not use
-    it.
+    """A value that is not set. A template may test it with `default` or `if`, but not print it.
 
     Args:
-        message: the error of a template that uses it.
+        message: the error of a template that prints it.
     """
 
     __slots__ = ()
@@ -79,7 +78,7 @@ class Absent(Undefined):
 
 
 def describe_error(error: Exception, names: Iterable[str] = ()) -> str:
-    """Return what went wrong in a template, with the name that an undefined one may stand for.
+    """Describe an error in a template; suggest a name for an undefined one.
 
     Args:
         error: what Jinja2 raised.
@@ -92,20 +91,20 @@ def describe_error(error: Exception, names: Iterable[str] = ()) -> str:
 
 
 def undefined_name(error: Exception) -> str | None:
-    """Return the name that has no value, if that is what went wrong in a template."""
-    found = re.fullmatch(r"'(.+)' is undefined", str(error))  # as Jinja2 puts it
-    if found is None:
+    """Return the undefined name that an error in a template is about; None for another error."""
+    match = re.fullmatch(r"'(.+)' is undefined", str(error))  # Jinja2's wording
+    if match is None:
         return None
-    return found[1]
+    return match[1]
 
 
 def describe_undefined(name: str, names: Iterable[str]) -> str:
-    """Return that a name has no value, and which of those that have one may be meant."""
+    """Return a sentence on an undefined name, with the closest of the known ones."""
     return f"{name!r} is undefined{_hint(name, names)}"
 
 
 def _hint(name: str, known: Iterable[Any]) -> str:
-    names = [one_line(str(each), 60) for each in islice(known, 1000)]
+    names = [one_line(str(known_name), 60) for known_name in islice(known, 1000)]
     if close := closest(name, names):
         return f", did you mean {close!r}?"
     if not names:
@@ -115,7 +114,7 @@ def _hint(name: str, known: Iterable[Any]) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON on one line; what JSON does not know is its `str`."""
+    """Return a value as JSON on one line, with `str` for types that JSON doesn't have."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 
@@ -126,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 def _as_written(value: Any) -> Any:
-    """Return a value as a template writes it: as JSON does, and None as nothing."""
+    """Return a value in the form that templates print: JSON, and nothing for None."""
     if value is None:
         return ""
     if isinstance(value, bool | Mapping | list | tuple):
@@ -138,7 +137,7 @@ def _as_written(value: Any) -> Any:
 def _join_filter(
     sandbox: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None
 ) -> str:
-    """Jinja2's `join`, whose items are written as a template writes them."""
+    """Jinja2's `join`, with items in the form that templates print."""
     items = value
     if attribute is not None:
         items = map(make_attrgetter(sandbox, attribute), value)
@@ -146,13 +145,13 @@ def _join_filter(
 
 
 class _Sandbox(SandboxedEnvironment):
-    """A sandbox whose templates make at most `MAX_CHARACTERS`."""
+    """A sandbox whose templates render at most `MAX_CHARACTERS`."""
 
     concat = staticmethod(_join)
 
 
 class _ImmutableSandbox(ImmutableSandboxedEnvironment):
-    """The same, whose templates change no list or mapping."""
+    """The same sandbox, whose templates cannot change lists or mappings."""
 
     concat = staticmethod(_join)
 
@@ -161,15 +160,14 @@ class _ImmutableSandbox(ImmutableSandboxedEnvironment):
 def template_sandbox(
     *, lists_may_grow: bool = False, keep_last_newline: bool = False
 ) -> SandboxedEnvironment:
-    """Return an environment for templates of a suite, which reach nothing but their values.
+    """Return an environment for templates of a suite, which can access only their values.
 
-    A name without a value is an error, and so is a text of more than `MAX_CHARACTERS`. Lists and
-    mappings are written as JSON, booleans as `true` and `false`, None as nothing, also by the
-    filter `join`; `~` writes them as Python does. Nothing is escaped: what is made is not HTML.
+    An undefined name is an error, and so is a text of more than `MAX_CHARACTERS`. Lists and
+    mappings are printed as JSON, booleans as `true` and `false`, None as nothing, also by the
+    filter `join`; `~` prints them as Python does. Nothing is escaped: the result is not HTML.
 
     Args:
-        lists_may_grow: a template may change lists and mappings, as prompts do that build one of
-            their own.
+        lists_may_grow: templates may change lists and mappings, because some prompts build lists.
         keep_last_newline: keep a line feed at the very end, as in the body of a request.
     """
     kind = _Sandbox if lists_may_grow else _ImmutableSandbox
@@ -188,7 +186,7 @@ Render = Callable[[Mapping[str, Any]], Any]
 
 
 def is_template(text: str) -> bool:
-    """Return True if a text has marks of Jinja2."""
+    """Return True if a text has delimiters of Jinja2."""
     return bool(re.search(r"\{\{|\{%|\{#", text))
 
 
@@ -216,10 +214,10 @@ def text_renderer(source: str) -> Render:
 def json_renderer(value: Any) -> Render:
     """Return a renderer of a JSON value whose strings are templates.
 
-    A string that is nothing but one `{{ expression }}` becomes its value: a number stays a number.
+    A string that consists of one `{{ expression }}` becomes its value: a number stays a number.
 
     Raises:
-        jinja2.TemplateSyntaxError: one of them is not valid.
+        jinja2.TemplateSyntaxError: a string is not a valid template.
     """
     match value:
         case str():
@@ -238,7 +236,7 @@ def _string_renderer(source: str) -> Render:
     if not (source.startswith("{{") and source.endswith("}}")):
         return text_renderer(source)
     expression = source.removeprefix("{{").removesuffix("}}").removesuffix("-")
-    if expression.startswith(("-", "+")):  # these ask to trim, and are no part of the expression
+    if expression.startswith(("-", "+")):  # marks for white space, not part of the expression
         expression = expression[1:]
     sandbox = template_sandbox(keep_last_newline=True)
     try:
@@ -249,16 +247,16 @@ def _string_renderer(source: str) -> Render:
     def render(names: Mapping[str, Any]) -> Any:
         value = evaluate(names)
         if isinstance(value, Undefined):
-            str(value)  # raises an UndefinedError that names what is undefined
+            str(value)  # raises an UndefinedError with the name
         return value
 
     return render
 
 
 class AttributeEnvironment(Environment):
-    """An environment in which `value.name` is an attribute, and never the key of a mapping."""
+    """An environment in which `value.name` is an attribute, never the key of a mapping."""
 
-    # The built-in function names its arguments otherwise, and templates pass them by position.
+    # The built-in function has other parameter names, but templates pass arguments by position.
     getattr = staticmethod(getattr)  # type: ignore[assignment]
 
 
@@ -268,11 +266,11 @@ def environment(
     autoescape: bool = False,
     kind: type[Environment] = Environment,
 ) -> Environment:
-    """Return an environment for templates of ours, in which a name without a value is an error.
+    """Return an environment for templates of ours, in which an undefined name is an error.
 
     Args:
-        finalize: called with every `{{ value }}`; escapes it for formats other than HTML. None
-            where all values are clean.
+        finalize: called with every `{{ value }}`; escapes it for formats other than HTML. None if
+            all values are clean.
         autoescape: escape for HTML.
         kind: the class of the environment.
     """
@@ -289,7 +287,7 @@ def environment(
 
 
 class _BytecodeCache(FileSystemBytecodeCache):
-    """Jinja2's cache of compiled templates, which a full disk does not stop."""
+    """Jinja2's cache of compiled templates. A full disk is not an error."""
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         with suppress(OSError):
@@ -297,10 +295,10 @@ class _BytecodeCache(FileSystemBytecodeCache):
 
 
 def _bytecode_cache() -> BytecodeCache | None:
-    """Return a cache in the user's own temporary folder, or None where there is no safe one.
+    """Return a cache in the user's own temporary folder; None if there is no safe one.
 
-    Compiled templates depend on the options of their environment, which only this version of the
-    package is known to share.
+    Compiled templates depend on the options of their environment, which may differ in another
+    version of the package.
     """
     try:
         return _BytecodeCache(pattern=f"ci-evals-{__version__}-%s.cache")

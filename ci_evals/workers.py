@@ -1,4 +1,4 @@
-"""Worker processes for code that may compute for ever; ending one touches no other."""
+"""Worker processes for code that may compute forever (docs/decisions/0025)."""
 
 import asyncio
 import os
@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 from ci_evals.format import describe_status, one_line
 
 START_S = 60.0
-"""Seconds that a process may take to start, its modules included."""
+"""Seconds that a process may take to start, including its imports."""
 
-_PATIENCE_S = 2.0  # without an answer, after which a process must show that it is not stuck
+_PATIENCE_S = 2.0  # without an answer; then the process must show that it is not stuck
 _PING_S = 1.0
 _END_S = 1.0
 _STDERR_LINES = 20
@@ -31,8 +31,8 @@ class WorkerEndedError(Exception):
     """The process ended before it answered.
 
     Args:
-        ending: how it ended: `Node.js ended with exit status 1`.
-        stderr: the last lines that it wrote.
+        ending: the end in words: `Node.js ended with exit status 1`.
+        stderr: the last lines that it wrote to stderr.
     """
 
     def __init__(self, ending: str, stderr: str = "") -> None:
@@ -53,16 +53,17 @@ class WorkerTimeoutError(Exception):
 
 
 class _StuckError(Exception):
-    """The process was ended since nothing in it went on."""
+    """The process was killed because it was stuck."""
 
 
 class Worker:
-    """A process that answers requests: a line in for each, a line out for each answer.
+    """A process that answers requests: a line on stdin for each request, a line on stdout for each
+    answer.
 
     Args:
         command: starts it.
         folder: its working folder.
-        environ: its environment; that of this process when None.
+        environ: its environment; None for the environment of this process.
     """
 
     title: ClassVar[str]
@@ -71,7 +72,7 @@ class Worker:
         self, command: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None
     ) -> None:
         self.retired = False
-        """True if it gets no further requests: one of them goes on, and nobody waits for it."""
+        """True if it gets no further requests, since one that was given up is still running."""
         self._lock = Lock()
         self._numbers = count(1)
         self._pending: dict[int, Future[Any]] = {}
@@ -87,13 +88,13 @@ class Worker:
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
-            start_new_session=True,  # a Ctrl-C is for this process alone, which then ends that one
+            start_new_session=True,  # a Ctrl-C reaches only this process, which ends the other
         )
         self._start_thread(self._write)
         self._stderr_reader = self._start_thread(self._read_stderr)
         self._reader = self._start_thread(self._read)
 
-    # The language of the process.
+    # The protocol of the process.
 
     def encode(self, request: Mapping[str, Any]) -> bytes:
         """Return a request as a line, without its line feed."""
@@ -102,10 +103,10 @@ class Worker:
     def decode(self, line: bytes) -> Mapping[str, Any]:
         """Return an answer: its `id` and either its `value` or its `error`.
 
-        If `leftover` is true, the process goes on with something that nobody waits for.
+        If `leftover` is true, the process is still busy with a request that was given up.
 
         Raises:
-            ValueError: it is none, as code may write past its own streams.
+            ValueError: the line is not an answer; code may write to file descriptor 1 itself.
         """
         raise NotImplementedError
 
@@ -114,7 +115,7 @@ class Worker:
         raise NotImplementedError
 
     def note(self, line: str) -> None:
-        """Take a line that was written to stderr. Called in a thread."""
+        """Handle a line that was written to stderr. Called in a thread."""
 
     # Requests.
 
@@ -131,7 +132,7 @@ class Worker:
     def send(self, request: Mapping[str, Any]) -> Future[Any]:
         """Send a request; return the future of its value."""
         future: Future[Any] = Future()
-        with self._lock:
+        with self._lock:  # `end` may run in another thread, and must see every request
             number = next(self._numbers)
             line = self.encode({"id": number, **request}) + b"\n"
             if self._ending is not None:
@@ -161,18 +162,18 @@ class Worker:
         self._has_started = True
 
     async def answers(self, within_s: float) -> bool:
-        """Return True if the process does anything at all."""
+        """Return True unless the process is stuck."""
         try:
             async with asyncio.timeout(within_s):
                 await asyncio.wrap_future(self.send({"do": "ping"}))
         except TimeoutError:
             return False
         except (WorkerEndedError, _StuckError):
-            pass
+            pass  # the caller learns of its end by its own request
         return True
 
     def end(self, error: Exception) -> None:
-        """End the process, and raise an error in the callers that wait for it."""
+        """Kill the process, and raise `error` in the callers that wait for it."""
         with self._lock:
             if self._ending is not None:
                 return
@@ -184,7 +185,7 @@ class Worker:
         self._kill()
 
     def close(self) -> None:
-        """End the process and read what it has written."""
+        """Kill the process and read the rest of its output."""
         self.end(_StuckError())
         self._reader.join(_END_S)
         self._stderr_reader.join(_END_S)
@@ -194,7 +195,7 @@ class Worker:
             self._process.kill()
         else:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # its children, too
+                os.killpg(self._process.pid, signal.SIGKILL)  # with its children
         self._process.wait()
         self._lines.put(None)
 
@@ -206,9 +207,9 @@ class Worker:
         return thread
 
     def _write(self) -> None:
-        """Write requests; a process that is stuck reads none, which must keep no caller waiting."""
+        """Write requests. A stuck process does not read them, so a caller must not write itself."""
         assert self._process.stdin is not None
-        with suppress(OSError):  # it has ended, which its reader notices
+        with suppress(OSError):  # the process has ended, as its reader notices
             while (line := self._lines.get()) is not None:
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
@@ -251,10 +252,10 @@ class Worker:
 
 
 class Workers:
-    """Processes of one kind, started on first use and replaced where they hang or end.
+    """Processes of one kind, started on first use and replaced if they hang or end.
 
-    A request that `ask` sends shares a process with others. Where that process is stuck or ends,
-    each request that was in it gets a process for itself, so that only the one to blame is lost.
+    Requests of `ask` share a process. If it is stuck or ends, each of its requests gets a process
+    of its own, so that only the one to blame is lost.
 
     Args:
         start: starts a process.
@@ -274,7 +275,7 @@ class Workers:
 
         Raises:
             WorkerTimeoutError: it took too long.
-            WorkerStartError: there is no process to answer it.
+            WorkerStartError: the process cannot be started.
             WorkerEndedError: it ended its process.
             Exception: the error of its answer.
         """
@@ -282,11 +283,11 @@ class Workers:
         try:
             await worker.start()
             return await self._wait(worker, request, timeout_s)
-        except (_StuckError, WorkerEndedError):  # perhaps by another request
+        except (_StuckError, WorkerEndedError):  # another request may be to blame
             return await self.ask_alone(request, timeout_s)
 
     async def ask_alone(self, request: Mapping[str, Any], timeout_s: float) -> Any:
-        """Return the answer of a process that has nothing else to do meanwhile. Raises as `ask`."""
+        """Return the answer to a request that has a process of its own. Raises as `ask`."""
         async with self._places:
             worker = self._take_idle()
             answered = False
@@ -297,7 +298,7 @@ class Workers:
                     await asyncio.wait([answer], timeout=timeout_s)
                 finally:
                     if not answer.done():
-                        answer.cancel()  # nobody will look at how it ends
+                        answer.cancel()  # the process is killed below
                 if answer.cancelled():
                     raise WorkerTimeoutError
                 answered = worker.is_alive and not worker.retired
@@ -309,10 +310,10 @@ class Workers:
                     worker.end(_StuckError())
 
     def check(self, request: Mapping[str, Any]) -> Any:
-        """Return the answer to a request that ends soon. Blocks.
+        """Return the answer to a quick request. Blocks.
 
         Raises:
-            WorkerTimeoutError: it did not.
+            WorkerTimeoutError: it took too long.
             WorkerEndedError: the process ended.
             Exception: the error of its answer.
         """
@@ -342,16 +343,16 @@ class Workers:
     def _new(self) -> Worker:
         if self._is_closed:
             raise WorkerStartError("the run has ended")
-        self._started = [each for each in self._started if each.is_alive]
+        self._started = [worker for worker in self._started if worker.is_alive]
         worker = self._start()
         self._started.append(worker)
         return worker
 
     async def _wait(self, worker: Worker, request: Mapping[str, Any], timeout_s: float) -> Any:
-        """Return the answer of a process that others use, too.
+        """Return the answer of the shared process.
 
         Raises:
-            WorkerTimeoutError: it took too long, while the process went on with other requests.
+            WorkerTimeoutError: it took too long, while the process could answer other requests.
         """
         loop = asyncio.get_running_loop()
         sent = worker.send(request)
@@ -364,8 +365,9 @@ class Workers:
                 if answer.done():
                     break
                 if not await worker.answers(_PING_S):
-                    worker.end(_StuckError())
+                    worker.end(_StuckError())  # which wakes all requests in it
                 elif worker.is_alive and loop.time() >= ends_at:
+                    # A thread can't be killed: the process ends once the others are done.
                     worker.retired = True
                     raise WorkerTimeoutError
             return await answer

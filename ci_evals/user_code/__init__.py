@@ -1,1 +1,1 @@
-"""The team's own code: its folders, finding it, calling it, and what it raises."""
+"""The team's own code: its folders, targets, threads and exceptions."""

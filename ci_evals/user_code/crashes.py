@@ -1,4 +1,4 @@
-"""What the team's own code raised: whose fault it is, and how it is shown."""
+"""Exceptions of the team's own code: whose fault they are, and their description."""
 
 import os
 import socket
@@ -31,8 +31,8 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def is_setup_error(error: BaseException) -> bool:
-    """Return True if an error is not about the data that code was given: a module is missing or
-    cannot be parsed, a service does not answer, or it is one of ours that the user can fix.
+    """Return True if the environment caused the error, not the data that the code was given: a
+    module is missing or cannot be parsed, a service does not answer, or it is a `CiEvalsError`.
     """
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_setup_error, error.exceptions))
@@ -42,52 +42,52 @@ def is_setup_error(error: BaseException) -> bool:
     if isinstance(error, unrelated):
         return True
     if isinstance(error, SyntaxError) and error.filename:
-        return Path(error.filename).is_file()  # else it is of a text, such as the answer
+        return Path(error.filename).is_file()  # else the code parsed a text, such as the answer
     cause = error.__cause__
     if cause is None and isinstance(error, OSError):
-        cause = error.__context__  # urllib and requests raise errors of their own
+        cause = error.__context__  # urllib and requests raise their own errors instead
     return cause is not None and is_setup_error(cause)
 
 
 def _lacks_module(error: ImportError) -> bool:
-    """Return True if a file or the code of the suite imports what is not there.
+    """Return True if a file or the code of the suite imports a missing module.
 
-    An answer that is executed may import anything, and code may raise the error by hand.
+    An answer that is executed may import anything, and code may raise the error itself.
     """
     if error.name is None:
         return False
     frames = traceback.extract_tb(error.__traceback__)
-    importing = [each.filename for each in frames if not each.filename.startswith("<frozen ")]
+    importing = [frame.filename for frame in frames if not frame.filename.startswith("<frozen ")]
     if not importing:
         return True
     return importing[-1] == CODE_IN_SUITE or not importing[-1].startswith("<")
 
 
 def describe_crash(error: BaseException, place: str = "") -> str:
-    """Return what was raised and where: `KeyError: 'seat' (agent.py:12 in book)`, or of code in the
-    suite `(line 2)`.
+    """Describe an exception with its place: `KeyError: 'seat' (agent.py:12 in book)`, or `(line 2)`
+    for code in the suite.
 
     Each exception of a group is described.
 
     Args:
-        error: what was raised.
-        place: where, if its traceback has no code of the team's own.
+        error: the exception.
+        place: the place to show if its traceback has no code of the team's own.
     """
-    here = f"{Path.cwd()}{os.sep}"
+    working_folder = f"{Path.cwd()}{os.sep}"
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == CODE_IN_SUITE:
             place = f" (line {frame.lineno})"
         elif is_their_own(frame.filename):
-            file = frame.filename.removeprefix(here)
+            file = frame.filename.removeprefix(working_folder)
             place = f" ({file}:{frame.lineno} in {frame.name})"
     if isinstance(error, BaseExceptionGroup):
-        causes = [describe_crash(each, place) for each in error.exceptions]
+        causes = [describe_crash(cause, place) for cause in error.exceptions]
         return "; ".join(dict.fromkeys(causes))
     return f"{describe_exception(error)}{place}"
 
 
 def describe_stack(error: BaseException) -> str:
-    """Return a traceback from the team's own code on; all of it if there is none of theirs."""
+    """Return the traceback from the team's own code on; all of it if it has none of that code."""
     stack = error.__traceback__
     while stack is not None:
         file = stack.tb_frame.f_code.co_filename

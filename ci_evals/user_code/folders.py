@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+# Importing these opens a browser, loads Python's own tests, or prints a poem.
 _NOT_IMPORTED_BY_LIBRARIES = {"antigravity", "test", "this"}
 
 _homes: dict[str, str] = {}
@@ -25,11 +26,11 @@ _homes: dict[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class CodeFolders:
-    """The folders that may hold a suite's code, besides its own folder.
+    """The folders that may have a suite's code, besides its own folder.
 
     Args:
-        named: those that the suite or the project names; they come before what is installed.
-        usual: those of the repository; they come after what is installed, and so hide nothing.
+        named: folders that the suite or the project names; they precede installed packages.
+        usual: folders of the repository; they follow installed packages, and so hide nothing.
     """
 
     named: tuple[Path, ...] = ()
@@ -39,23 +40,23 @@ class CodeFolders:
 def find_code_folders(folder: Path, pythonpath: Sequence[str]) -> CodeFolders:
     """Return the folders of a suite's code.
 
-    They are those of `pythonpath`. Without any, they are those that pytest is told of, the
-    project's folder, the repository's root, and `src` in both; none of them is outside of the
-    repository, and no link leads there. The project is that of the nearest `pyproject.toml`.
+    If `pythonpath` is set, only these. Otherwise, the folders in pytest's settings, the project's
+    folder, the repository's root, and `src` in both, but none outside of the repository, not even
+    by a link. The project's folder is the one of the nearest `pyproject.toml`.
 
     Args:
-        folder: the suite's.
-        pythonpath: the suite's, relative to its folder.
+        folder: the folder of the suite.
+        pythonpath: the suite's setting, relative to its folder.
     """
     own = folder.resolve()
     if pythonpath:
-        return CodeFolders(tuple(Path(os.path.normpath(own / each)) for each in pythonpath))
+        return CodeFolders(tuple(Path(os.path.normpath(own / path)) for path in pythonpath))
     above = (own, *own.parents)
-    root = next((each for each in above if (each / ".git").exists()), None)
+    root = next((parent for parent in above if (parent / ".git").exists()), None)
     if root is None:
         return CodeFolders()
     inside = above[: above.index(root) + 1]
-    project = next((each for each in inside if (each / "pyproject.toml").is_file()), root)
+    project = next((parent for parent in inside if (parent / "pyproject.toml").is_file()), root)
     named = [path for path in _pytest_folders(inside) if path.is_relative_to(root)]
     known = (own, *named)
     usual = dict.fromkeys((project, project / "src", root, root / "src"))
@@ -80,8 +81,8 @@ _PYTEST_FILES = {
 
 
 def _pytest_folders(folders: Sequence[Path]) -> Sequence[Path]:
-    """Return the `pythonpath` of pytest's settings, which are those of the first folder with any;
-    nothing if pytest would not take it.
+    """Return the `pythonpath` of pytest's settings in the first folder that has any; nothing if
+    pytest would refuse it.
     """
     for folder in folders:
         for name, keys in _PYTEST_FILES.items():
@@ -92,7 +93,7 @@ def _pytest_folders(folders: Sequence[Path]) -> Sequence[Path]:
             try:
                 if isinstance(named, str):
                     named = shlex.split(named)
-                return [(folder / each).resolve() for each in named]
+                return [(folder / path).resolve() for path in named]
             except (ValueError, TypeError):
                 return ()
     return ()
@@ -124,7 +125,7 @@ _current: ContextVar[CodeFolders] = ContextVar("code_folders", default=NO_CODE_F
 
 @contextmanager
 def code_in(folders: CodeFolders) -> Iterator[None]:
-    """Make these the `code_folders` while the context lasts, in which a suite is loaded."""
+    """Within the context, in which a suite is loaded, make these the `code_folders`."""
     before = _current.get()
     _current.set(folders)
     try:
@@ -140,12 +141,13 @@ def code_folders() -> CodeFolders:
 
 @contextmanager
 def importable(folder: Path, folders: CodeFolders = NO_CODE_FOLDERS) -> Iterator[None]:
-    """Put a suite's folder first on `sys.path`, as pytest and `python agent.py` do, and the other
-    folders of its code in their places.
+    """Within the context, put a suite's folder first on `sys.path`, as pytest and `python agent.py`
+    do, and the other folders of its code in their places.
 
-    A module that an earlier suite of this process imported from its own folder is unloaded if these
-    folders have a module of the same name. A module of the standard library that a file of the
-    folder hides, such as `queue.py`, is imported first, so that libraries still get it.
+    If an earlier suite of this process imported a module from its own folder, and these folders
+    have a module of the same name, the earlier one is unloaded. If a file of the folder hides a
+    module of the standard library, as `queue.py` would, that is imported first, so that libraries
+    still get it.
     """
     first = [str(path) for path in dict.fromkeys((folder.absolute(), *folders.named))]
     usual = [str(path) for path in folders.usual]
@@ -170,9 +172,9 @@ def importable(folder: Path, folders: CodeFolders = NO_CODE_FOLDERS) -> Iterator
         for name in sys.modules.keys() - before:
             if "." in name:
                 continue
-            found_in = _home_of(sys.modules[name])
-            if found_in in added:
-                _homes[name] = found_in
+            home = _home_of(sys.modules[name])
+            if home in added:
+                _homes[name] = home
 
 
 def _import_hidden(folder: Path) -> None:
@@ -183,7 +185,7 @@ def _import_hidden(folder: Path) -> None:
         return
     hidden = names & sys.stdlib_module_names
     for name in hidden - _NOT_IMPORTED_BY_LIBRARIES:
-        with suppress(ImportError):  # this Python was built without it
+        with suppress(ImportError):  # some builds of Python lack modules
             importlib.import_module(name)
 
 
@@ -195,7 +197,7 @@ def _unload(name: str) -> None:
 
 
 def _home_of(module: ModuleType) -> str:
-    """Return the folder in which a top-level module is; empty if it is in none."""
+    """Return the folder of a top-level module; empty if it has none."""
     spec: ModuleSpec | None = getattr(module, "__spec__", None)
     if spec is None:
         return ""

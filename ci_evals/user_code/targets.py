@@ -1,4 +1,4 @@
-"""Finds what `module:function` names, and says what is wrong with it."""
+"""Finds and imports the function that `module:function` names, and describes its problems."""
 
 import ast
 import importlib
@@ -29,15 +29,15 @@ _imports: list[str] = []
 
 
 class NamesakeError(ImportError):
-    """Another module has already been loaded under the name of a module in the suite's folder."""
+    """A module in the suite's folder has the name of another module, which is already loaded."""
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """Return the spec of a module without running it; the packages around it are imported.
+    """Return the spec of a module without running it; its parent packages are imported.
 
     Raises:
         NamesakeError: another module was loaded under its name.
-        Exception: whatever the packages raise.
+        Exception: any exception of the packages.
     """
     importlib.invalidate_caches()
     top = name.partition(".")[0]
@@ -48,7 +48,7 @@ def find_module(name: str) -> ModuleSpec | None:
     file = wanted.origin
     folder = Path(sys.path[0], top)
     if "." in name and loaded.submodule_search_locations is None and folder.is_dir():
-        file = str(folder)  # a module hides a folder without __init__.py wherever it is
+        file = str(folder)  # any module on the path hides a folder without __init__.py
     if not _is_same_file(file, loaded.origin):
         place = loaded.origin or "elsewhere"
         text = f"a module {top!r} was already loaded from {place}: give one of them another name"
@@ -67,7 +67,7 @@ def load_module(name: str) -> ModuleType:
 
     Raises:
         NamesakeError: another module was loaded under its name.
-        Exception: whatever the module raises.
+        Exception: any exception of the module.
     """
     find_module(name)
     if threading.current_thread() is not threading.main_thread():
@@ -80,7 +80,7 @@ def load_module(name: str) -> ModuleType:
 
 
 def is_importing() -> bool:
-    """Return True while the main thread imports a module of a suite, which a signal may end."""
+    """Return True while the main thread imports a module of a suite: a signal may end that."""
     return bool(_imports)
 
 
@@ -116,16 +116,16 @@ def load_target(target: str) -> Callable[..., Any]:
         raise ConfigError([_import_problem(error, target)]) from error
     try:
         function = load(target)
-    except Exception as error:  # a `__getattr__` of the team's own may raise anything, too
+    except Exception as error:  # the module's own `__getattr__` may raise anything
         raise target_problem(target, module, str(error)) from error
     if not callable(function):
         kind = type(function).__name__
         raise target_problem(target, module, f"{names!r} is of type {kind}, which cannot be called")
-    return function  # type: ignore[no-any-return]  # it is whatever the module has
+    return function  # type: ignore[no-any-return]  # it was checked to be callable
 
 
 def target_problems(target: str) -> Sequence[Problem]:
-    """Import the function that `module:function` names; return why it cannot be called, if so."""
+    """Import the function that `module:function` names; return its problems."""
     try:
         load_target(target)
     except ConfigError as error:
@@ -158,7 +158,7 @@ def target_problem(target: str, what: object, message: str) -> ConfigError:
     """Return the error of a target, at the place in the team's code where `what` is defined."""
     file = target.partition(":")[0]
     line = None
-    with suppress(TypeError, OSError):  # it has no file, or none that can be read
+    with suppress(TypeError, OSError):  # it has no file, or the file cannot be read
         file = inspect.getfile(what)  # type: ignore[arg-type]
         if not inspect.ismodule(what):
             line = inspect.getsourcelines(what)[1]  # type: ignore[arg-type]
@@ -166,11 +166,11 @@ def target_problem(target: str, what: object, message: str) -> ConfigError:
 
 
 def missing_target(target: str, folder: Path) -> str | None:
-    """Say why `module:function` is not in the suite's folder, in the `code_folders` or among
+    """Return why `module:function` is not in the suite's folder, in the `code_folders` or among
     installed modules; None if it is.
 
-    The module itself is read and not run; only the packages around it are imported. A name that may
-    come about as it runs, as by `from x import *`, counts as found.
+    The module itself is read, not run; only its parent packages are imported. A name that the
+    module may define while it runs, as with `from x import *`, counts as found.
     """
     name, _, names = target.partition(":")
     known: frozenset[str] | None = None
@@ -185,7 +185,7 @@ def missing_target(target: str, folder: Path) -> str | None:
     except SyntaxError as error:
         place = f"{error.filename}:{error.lineno}"
         return f"importing {name!r} raises SyntaxError: {error.msg} ({place})"
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a package's own code raises what it likes
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a package's own code may raise anything
         message = " ".join(str(error).split())
         return f"looking for module {name!r} raised {type(error).__name__}: {message}"
     wanted = names.partition(".")[0]
@@ -198,20 +198,20 @@ def _missing_module(name: str, folder: Path) -> str:
     folders = code_folders()
     others = (*folders.named, *folders.usual)
     modules: list[str] = []
-    for each in (folder, *others):
+    for place in (folder, *others):
         with suppress(OSError):
-            modules += [file.stem for file in each.glob("*.py")]
-    places = ", ".join([str(folder), *(os.path.relpath(each, folder) for each in others)])
+            modules += [file.stem for file in place.glob("*.py")]
+    places = ", ".join([str(folder), *(os.path.relpath(other, folder) for other in others)])
     remedy = _hint(name, modules)
     if not remedy:
         remedy = "; install it, as in `pip install -e .`, or name its folder in `pythonpath:`"
     return f"there is no module {name!r} in {places} or installed{remedy}"
 
 
-# Many cases name the same module. An error is not cached, as the file may be written later.
+# Many cases name the same module. Errors are not cached: the file may be written later.
 @lru_cache(maxsize=256)
 def _find_in(name: str, folder: Path, folders: CodeFolders) -> Path | None:
-    """Return the Python file of a module; None for a package or what is not written in Python."""
+    """Return the Python file of a module; None for a package, or a module in another language."""
     with importable(folder, folders):
         spec = find_module(name)
     if spec is None:
@@ -229,17 +229,17 @@ _DYNAMIC = rb"\b(exec|globals|setattr|vars|__dict__|__getattr__|sys\.modules)\b|
 
 @lru_cache(maxsize=16)
 def _names_in(source: bytes, file: str) -> frozenset[str] | None:
-    """Return the names that a module defines; None if it may get others as it runs.
+    """Return the names that a module defines; None if it may define others while it runs.
 
     Raises:
-        SyntaxError, ValueError: it is no Python; `file` is its name in the message.
+        SyntaxError, ValueError: it is not valid Python; `file` is its name in the message.
     """
     module = symtable(source, file, "exec")  # type: ignore[arg-type]  # takes bytes as `compile` does
     if re.search(_DYNAMIC, source):
         return None
     names: set[str] = set()
     tables = [module]
-    for table in tables:  # which grows
+    for table in tables:  # the loop extends the list
         for symbol in table.get_symbols():
             is_global = table is module or symbol.is_declared_global()
             if is_global and (symbol.is_assigned() or symbol.is_imported()):
@@ -265,20 +265,22 @@ def target_parts(target: str) -> tuple[str, str] | None:
 
 
 def target_of_file(reference: str) -> str | None:
-    """Return the target that a file stands for, such as `file://graders/polite.py:judge`."""
+    """Return the target of a reference such as `file://graders/polite.py:judge`; None for other
+    text.
+    """
     form = r"(?:file://|python:)?(?:\./)?(\w[\w/]*)\.py(?::(\w+))?"
-    found = re.fullmatch(form, reference.strip())
-    if found is None:
+    match = re.fullmatch(form, reference.strip())
+    if match is None:
         return None
-    module, function = found.groups(default="function")
+    module, function = match.groups(default="function")
     return f"{module.replace('/', '.')}:{function}"
 
 
 def takes_text(target: str, folder: Path) -> bool:
     """Return True if the first parameter of `module:function` is annotated as `str`.
 
-    The module is read and not run. Of a method, and of a function that is not written in the
-    module itself, nothing is known.
+    The module is read, not run. Methods, and functions that the module imports, count as not
+    annotated.
     """
     name, _, function = target.partition(":")
     try:
@@ -286,7 +288,7 @@ def takes_text(target: str, folder: Path) -> bool:
         if file is None:
             return False
         module = ast.parse(file.read_bytes())
-    except (Exception, SystemExit):  # noqa: BLE001  `missing_target` says what is wrong with it
+    except (Exception, SystemExit):  # noqa: BLE001  `missing_target` reports it
         return False
     for statement in module.body:
         if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -311,7 +313,7 @@ def has_second_parameter(
 ) -> bool:
     """Return True if a function's second positional parameter is required, or is called `name`.
 
-    If `variadic`, a function that takes `*args` has one, too.
+    If `variadic`, `*args` counts as well.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -331,7 +333,7 @@ def has_second_parameter(
 
 
 def identity(function: object) -> str:
-    """Return `module:function`, the same in every process; for an object, that of its class."""
+    """Return `module:function`, the same in every process; for other objects, `module:class`."""
     named: Any = function
     if not hasattr(function, "__qualname__"):
         named = type(function)

@@ -1,4 +1,4 @@
-"""Calls the team's own functions, each in a thread of its own unless it is async."""
+"""Calls the team's own functions, each in a new thread unless it is async."""
 
 import asyncio
 import inspect
@@ -15,9 +15,9 @@ CALL_THREAD = "ci-evals-call"
 
 
 def ends_work(error: BaseException) -> bool:
-    """Return True if an exception ends the run: it was cancelled, or somebody pressed Ctrl-C.
+    """Return True if an exception ends the run: the task was cancelled, or Ctrl-C was pressed.
 
-    The team's own code may raise the same exceptions by itself, as it may raise any other.
+    The team's own code may raise the same exceptions itself, which is a crash like any other.
     """
     if not isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
         return False
@@ -26,14 +26,14 @@ def ends_work(error: BaseException) -> bool:
         return True
     if not isinstance(error, KeyboardInterrupt):
         return False
-    # Only Python's own handler raises it, in the main thread; ours and asyncio's cancel a task.
+    # Only Python's default handler raises it, in the main thread; ours and asyncio's cancel a task.
     if threading.current_thread() is not threading.main_thread():
         return False
     return signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def is_async(function: Any) -> bool:
-    """Return True if calling a function, or an object like one, gives a coroutine."""
+    """Return True if calling a function, or a callable object, returns a coroutine."""
     if inspect.iscoroutinefunction(function):
         return True
     return inspect.iscoroutinefunction(type(function).__call__)
@@ -41,7 +41,7 @@ def is_async(function: Any) -> bool:
 
 @asynccontextmanager
 async def time_limit(timeout_s: float, error: Exception) -> AsyncIterator[None]:
-    """Raise `error` if the block takes longer. A TimeoutError of its own gets through."""
+    """Raise `error` if the block takes longer. A TimeoutError of the block itself passes."""
     scope = asyncio.timeout(timeout_s)
     try:
         async with scope:
@@ -62,12 +62,12 @@ async def call(function: Callable[..., Any], *arguments: Any) -> Any:
 async def call_in_thread(call: Callable[[], Any]) -> Any:
     """Run a blocking call in a daemon thread, with the caller's context, and return its result.
 
-    An awaitable result is awaited on the event loop. If the caller is cancelled, the thread goes on
-    by itself; it does not keep the program from exiting.
+    An awaitable result is awaited on the event loop. If the caller is cancelled, the thread keeps
+    running, but does not keep the program from exiting: a pool of threads would wait for it.
 
     Raises:
         RuntimeError: the system allows no more threads.
-        BaseException: whatever the call raises.
+        BaseException: any exception of the call.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
@@ -95,7 +95,7 @@ async def call_in_thread(call: Callable[[], Any]) -> Any:
     try:
         value, error = await ended
     except asyncio.CancelledError:
-        if ended.done() and not ended.cancelled():  # it came as the caller gave up
+        if ended.done() and not ended.cancelled():  # the result arrived with the cancellation
             _discard(ended.result()[0])
         raise
     if error is not None:
@@ -106,6 +106,6 @@ async def call_in_thread(call: Callable[[], Any]) -> Any:
 
 
 def _discard(value: Any) -> None:
-    """Close a coroutine that nobody will await, as Python would warn of it."""
+    """Close a coroutine that nobody will await: Python would warn about it."""
     if inspect.iscoroutine(value):
         value.close()

@@ -269,7 +269,7 @@ async def test_a_folder_without_a_trace_is_named(tmp_path: Path) -> None:
 async def test_the_name_of_a_report_is_no_results_folder(tmp_path: Path) -> None:
     write_suite(tmp_path)
     ended = await ci_evals(tmp_path, "run", "--out", "results/run.json")
-    said = "results/run.json is the name of a file, and a folder is expected: pass results/run,"
+    said = "results/run.json looks like a file, but a folder is expected: pass results/run,"
     check_usage_error(ended, said)
     assert not (tmp_path / "results").exists()
 

@@ -94,7 +94,7 @@ def test_cases_of_a_file_stand_among_others(tmp_path: Path) -> None:
 
 def test_the_name_of_a_report_is_no_results_folder(tmp_path: Path) -> None:
     suite = write_suite(tmp_path)
-    with pytest.raises(UsageError, match=r"run\.json is the name of a file, and a folder"):
+    with pytest.raises(UsageError, match=r"run\.json looks like a file, but a folder"):
         evaluate_sync(suite, out=tmp_path / "results" / "run.json")
     assert not (tmp_path / "results").exists()
 

@@ -29,7 +29,8 @@ def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path: Path) -> Non
         raise OSError(28, "No space left on device")
 
     with pytest.raises(
-        StorageError, match=r"report\.json: cannot be written: No space left on device: make room"
+        StorageError,
+        match=r"report\.json: cannot be written: No space left on device: free some space",
     ):
         write_atomically(path, chunks())
     assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
