@@ -311,6 +311,7 @@ def find_previous(
             committed = host.find_committed(suite, folder)
         except HostError as error:
             problem = f"{name} of the base branch cannot be read: {error}"
+            # There may be one: a run that should have been compared is not green (0024).
             none = NoComparison(problem, expected=True)
             return replace(previous, baseline=none, warnings=(*previous.warnings, problem))
         if committed is None:

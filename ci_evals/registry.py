@@ -140,7 +140,7 @@ class Registry(Mapping[str, T], Generic[T]):
             if entry.target == target:
                 return name
         for name, points in self._plugins.items():
-            if points[0].value == target:
+            if points[0].value == target:  # compared as strings: nothing is imported
                 return name
         return None
 

@@ -32,6 +32,7 @@ from ci_evals.suite.types import RESULTS
 from ci_evals.user_code.targets import target_parts
 
 _WORKFLOW = Path(".github/workflows/evals.yml")
+# Small models: a first run should cost next to nothing.
 _MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
 _QUESTION = f"""\
 What should the evals call? There is no function such as `answer` in agent.py and no web app here.
@@ -274,7 +275,7 @@ def _on_one_line(value: Any) -> str:
     text = yaml.safe_dump(
         value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=sys.maxsize
     )
-    return text.removesuffix("...\n").strip()
+    return text.removesuffix("...\n").strip()  # PyYAML ends a document of one scalar with `...`
 
 
 def _line_of(text: str, suite: Path) -> int:

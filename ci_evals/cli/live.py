@@ -116,7 +116,7 @@ async def run_server(page: LivePage, port: int = 0) -> AsyncIterator[str]:
     """
 
     async def show(_: web.Request) -> web.Response:
-        content = await asyncio.to_thread(page.render)
+        content = await asyncio.to_thread(page.render)  # a big report would block the server
         return web.Response(body=content, headers=_HEADERS)
 
     async def send_changes(request: web.Request) -> web.StreamResponse:

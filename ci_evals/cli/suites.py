@@ -30,6 +30,7 @@ def load_suite_of_job(
     except ConfigError:
         if not host.lacks_secrets:
             raise
+        # Keys may be all that is missing; without them, any other problem is raised again.
         return options.load_named_suite(config, overrides, offline=True), True
 
 

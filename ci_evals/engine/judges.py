@@ -45,7 +45,7 @@ class AuxiliaryProvider:
         self.options = options
         self.price = price
         self._calls = calls
-        self._share = Slots(limit).share(limit)
+        self._share = Slots(limit).share(limit)  # its own limit, within the slots of runs
         self._timeout_s = timeout_s
 
     async def answer(self, request: Request) -> Response:

@@ -158,7 +158,7 @@ def _match(
             if cell.setup:
                 try:
                     cell = fill_recorded(cells, cell, result)
-                except SetupError:
+                except SetupError:  # counts as outdated: a grader needs vars that were not kept
                     continue
             if result.status == "passed":
                 passed.append(GradedAnswer(cell, result))

@@ -69,6 +69,7 @@ class StagedProvider:
         self._before = before
         self._after = after
         self._folder = folder
+        # A lock exists as long as a run holds or awaits it: a suite has thousands of contents.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, request: Request) -> Response:

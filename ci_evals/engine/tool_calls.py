@@ -76,7 +76,7 @@ class CallsWithTools(Calls):
             response = made.response
             if self._is_last(response):
                 return exchange.result
-            if number + 1 == self._max_steps:
+            if number + 1 == self._max_steps:  # nobody would read the results of these tools
                 break
             if not exchange.has_room_for(response.tool_calls):
                 text = f"the model called too many tools: an answer has at most {MAX_STEPS:,} steps"

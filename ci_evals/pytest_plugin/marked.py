@@ -183,7 +183,7 @@ def _folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
     if folder is None:
         return None
     readable = re.sub(r"[^\w.-]+", "-", item.nodeid)
-    readable = readable.strip("-.")[-80:]
+    readable = readable.strip("-.")[-80:]  # the end names the test; the digest keeps it unique
     digest = blake2b(item.nodeid.encode("utf-8", "replace"), digest_size=4).hexdigest()
     return item.config.invocation_params.dir / folder / f"{readable}-{digest}"
 

@@ -35,6 +35,7 @@ class SuiteFile(pytest.File):
 
     def collect(self) -> Iterator["CaseTest"]:
         try:
+            # Without keys: `pytest --collect-only` must work everywhere.
             suite = read_suite(self.path, {}, offline=True)
         except CiEvalsError as error:
             raise self.CollectError(str(error)) from None
@@ -99,7 +100,7 @@ class CaseTest(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         line = None
         if self.line is not None:
-            line = self.line - 1
+            line = self.line - 1  # pytest counts from 0
         return self.path, line, self.name
 
 

@@ -102,6 +102,7 @@ def _annotation(
         title += f" and {len(cells) - 1:,} more"
     else:
         message.append(f"report.html#{first.address}")
+    # CI systems show annotations only at files of the repository.
     file = None if Path(case.file).is_absolute() else case.file
     return Annotation(level, "\n".join(message), file, case.line, title)
 

@@ -186,7 +186,7 @@ async def own_comments(comments: CommentApi, scope: str, login: str) -> list[Own
         if body is not None and body.scope == scope:
             own.append(OwnComment(comment, body))
     # Every job writes into the first one, so that two that create one at a time end up in the same.
-    return sorted(own, key=lambda found: found.comment.id)
+    return sorted(own, key=lambda one: one.comment.id)
 
 
 def _belongs(contribution: Contribution, body: Body) -> bool:

@@ -368,7 +368,7 @@ async def connect(
     async with aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=TIMEOUT,
-        requote_redirect_url=False,
+        requote_redirect_url=False,  # the signature of a download's address covers its quoting
     ) as session:
         patience = Patience(sleep, patience_s)
         yield GitHub(session, proxies, context.api_url, context.repository, context.token, patience)

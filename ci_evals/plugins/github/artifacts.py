@@ -99,6 +99,7 @@ async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[A
 async def _list_newest_first(github: GitHub, run_id: int) -> Sequence[Artifact]:
     path = f"actions/runs/{run_id}/artifacts"
     artifacts = await github.list(path, Artifact, key="artifacts", limit=MAX_LISTED)
+    # Attempts upload artifacts of the same names, with rising ids; GitHub promises no order.
     return sorted(artifacts, key=lambda artifact: artifact.id, reverse=True)
 
 

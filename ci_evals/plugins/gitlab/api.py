@@ -93,7 +93,7 @@ class GitLab:
         while url is not None and len(items) < limit:
             answer = await self.retry(partial(self._send, "GET", url))
             if not isinstance(answer.value, list):
-                raise HostError("unexpected", "GitLab's answer is not a list, as documented")
+                raise HostError("unexpected", "GitLab's answer is not the documented list")
             items += [decode(item, adapter, "GitLab") for item in answer.value]
             url = answer.next_page
         return tuple(items[:limit])
@@ -272,7 +272,7 @@ async def connect(
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": "ci-evals"},
         timeout=TIMEOUT,
-        requote_redirect_url=False,
+        requote_redirect_url=False,  # the signature of a download's address covers its quoting
     ) as session:
         patience = Patience(sleep, patience_s)
         credential = _credential(context.token, context.job_token)

@@ -58,6 +58,7 @@ class GitLabJob(Job):
         self._folder = Path.cwd()  # code under test may change it
         self._workspace = workspace
         self.links = context.links
+        # GitLab can't be told to mask values, so every redactor of this process must know them.
         for secret in suite.secrets:
             learn(secret)
 

@@ -151,6 +151,7 @@ def _by_provider(provider: AuxiliaryProvider, rubric: str) -> Prefer:
         }
         shown = json.dumps(material, ensure_ascii=False, default=repr)
         messages = (Message("system", _INSTRUCTIONS.format(rubric=rubric)), Message("user", shown))
+        # The provider sets its own time-out.
         response = await provider.answer(Request(shown, messages, case, 1, timeout_s=0.0))
         try:
             reply = json.loads(strip_fence(response.output))
