@@ -1,4 +1,4 @@
-"""The files that a suite depends on, as patterns. A change to other files changes no answer."""
+"""Finds the files that a suite depends on, as patterns. Other changes affect no answer."""
 
 import os
 import posixpath
@@ -30,16 +30,16 @@ def find_dependencies(
     folder: Path,
     folders: CodeFolders = NO_CODE_FOLDERS,
 ) -> tuple[str, ...]:
-    """Return patterns of the files that a suite names anywhere, relative to its folder.
+    """Return patterns of all files that a suite refers to, relative to its folder.
 
-    A text that names no file matches none, so every short text is taken for a path.
+    Every short text is taken for a path: one that is not a path matches no file.
 
     Args:
         written: the suite as it is written.
-        cases: its cases, whose datasets may name further files.
+        cases: its cases, which may refer to further files.
         paths: the suite's `paths`; a leading slash starts at the root of the repository.
-        folder: the suite's.
-        folders: the others of its code.
+        folder: the suite's folder.
+        folders: further folders of its code.
     """
     patterns: list[str] = []
     texts = list(_texts(written))
@@ -75,7 +75,7 @@ def _parts(content: Any) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a value; a command line as its words."""
+    """Yield every text in a value; a command line word by word."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -111,12 +111,12 @@ def _paths_in(text: str) -> Iterator[str]:
     yield text
     before_wildcard = _WILDCARD.split(posixpath.normpath(text))[0]
     folder = posixpath.dirname(before_wildcard)
-    if folder.strip("./"):  # a file may read its neighbours in a folder of its own
+    if folder.strip("./"):  # a script may read its neighbours, unless it is in the suite's folder
         yield folder
 
 
 def _modules_in(text: str) -> Iterator[str]:
-    """Yield the Python module that a text names, or those that it imports if it is code."""
+    """Yield the Python module that a text names, or the modules that it imports if it is code."""
     target = _TARGET.fullmatch(text)
     if target:
         yield target[1]
@@ -125,7 +125,7 @@ def _modules_in(text: str) -> Iterator[str]:
 
 
 def _imported_by(code: str) -> Iterator[str]:
-    """Yield the files of JavaScript in the suite's folder that a text imports if it is code."""
+    """Yield the JavaScript files that a text imports from the suite's folder if it is code."""
     for match in _JAVASCRIPT_IMPORT.finditer(code):
         for extension in ("", ".js", ".cjs", ".mjs", ".json"):
             yield match[1] + extension
@@ -135,8 +135,8 @@ def fits_any_file(pattern: str, folder: Path) -> bool:
     """Return True if a pattern of `paths` matches a file, or if there is no repository to look in.
 
     Args:
-        pattern: as its author wrote it.
-        folder: the suite's.
+        pattern: the pattern as it is written.
+        folder: the suite's folder.
     """
     start = folder.absolute()
     if pattern.startswith("/"):
@@ -163,8 +163,8 @@ def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[
 
     Args:
         changed: paths from the root of the repository.
-        file: the suite's.
-        patterns: its dependencies. `*` and `**` match slashes, too, and a folder all that is in it.
+        file: the suite's path.
+        patterns: its dependencies. `*` and `**` match slashes, too; a folder matches its content.
     """
     folder = posixpath.dirname(file) or "."
     wanted = [posixpath.normpath(file)]
@@ -177,13 +177,13 @@ def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[
 
 
 def touched_data(changed: Iterable[str], written: Any) -> list[str]:
-    """Return the changed files from which a suite reads its prompts and cases.
+    """Return the changed files that hold prompts or cases of a suite.
 
-    A file that a case only names is not one of them, because the code under test may read it.
+    Files that a case only names are left out, because the code under test may read them.
 
     Args:
         changed: paths, relative to the suite's folder.
-        written: the suite as it is written, which may be wrong.
+        written: the suite as it is written, which may be invalid.
     """
     patterns: list[str] = []
     if isinstance(written, Mapping):
@@ -207,4 +207,5 @@ def _files_read(entries: Any) -> Iterator[str]:
 def _matches(path: str, pattern: str) -> bool:
     if path == pattern or path.startswith(f"{pattern}/"):
         return True
+    # `*` of fnmatch matches slashes, too. `**/` has to match no folder at all as well.
     return fnmatchcase(path, pattern.replace("**/", "*"))

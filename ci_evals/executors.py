@@ -1,4 +1,4 @@
-"""The seam of executors: the `executor` of a suite opens into what runs the team's own code."""
+"""The interface of executors, which run the team's own code here or on other machines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -21,15 +21,15 @@ from ci_evals.registry import Registry
 from ci_evals.user_code.folders import CodeFolders
 
 Portable = Sequence[tuple[ProviderOptions | Grader, Place]]
-"""What an executor will run, with the place where the suite names it."""
+"""The providers and graders that an executor will run, with their places in the suite."""
 
 
 class CalledSuite(Protocol):
-    """What an executor reads of a suite."""
+    """The part of a suite that executors read."""
 
     @property
     def file(self) -> str:
-        """The file that errors name."""
+        """The suite's file, as errors show it."""
         ...
 
     @property
@@ -48,17 +48,16 @@ class CalledSuite(Protocol):
 
 
 class Executor(Protocol):
-    """Runs the team's own code: providers and graders that say of themselves that they are
-    portable.
+    """Runs the team's own code: providers and graders that declare themselves portable.
 
-    Whatever does not is run in this process by every executor.
+    All others run in this process.
     """
 
     def open(self, options: ProviderOptions, resources: Resources) -> Provider:
-        """Make the live provider; it answers, and fails, as the one that `options.open` makes.
+        """Make the live provider, which behaves as the one that `options.open` makes.
 
         Raises:
-            ConfigError: it cannot be opened.
+            ConfigError: the provider cannot be opened.
         """
         ...
 
@@ -66,7 +65,7 @@ class Executor(Protocol):
         """Get a grader ready.
 
         Raises:
-            ConfigError: it cannot work.
+            ConfigError: the grader cannot work.
         """
         ...
 
@@ -84,11 +83,11 @@ class ExecutorOptions(Options):
     """
 
     short_form: ClassVar[str] = ""
-    """A short form besides its name, as messages show it: `ray://host:port`."""
+    """A further short form, as messages show it: `ray://host:port`."""
 
     @classmethod
     def parse(cls, name: str, text: str) -> Self | None:
-        """Return what a short form stands for, such as `ray://host:port`; None if nothing of this
+        """Return the options of a short form such as `ray://host:port`; None if it is for another
         executor.
 
         Args:
@@ -96,7 +95,7 @@ class ExecutorOptions(Options):
             text: what was written.
 
         Raises:
-            ValueError: it is meant for this executor, and wrong.
+            ValueError: the text is for this executor, and invalid.
         """
         return cls() if text == name else None
 
@@ -107,19 +106,19 @@ class ExecutorOptions(Options):
     def problems(
         self, folder: Path, cases: Sequence[Case], *, is_called: bool
     ) -> Iterator[tuple[Sequence[str], str]]:
-        """Yield what is wrong before any call, after the keys that lead to it.
+        """Yield problems that are visible before any call: the keys that lead to each, and a text.
 
         Args:
             folder: the suite's folder.
             cases: its cases.
-            is_called: False where nothing will run there.
+            is_called: False if nothing will run there.
         """
         return iter(())
 
     def open(
         self, suite: CalledSuite, portable: Portable, files: Path | None
     ) -> AbstractAsyncContextManager[Executor]:
-        """Open it, and see that the suite's code works there.
+        """Open the executor, and check that the suite's code works there.
 
         Args:
             suite: the suite.
@@ -127,7 +126,7 @@ class ExecutorOptions(Options):
             files: the results folder, for files that runs leave behind; None keeps none.
 
         Raises:
-            ConfigError: it cannot be reached, or the suite's code does not work there.
+            ConfigError: the executor cannot be reached, or the suite's code does not work there.
         """
         raise NotImplementedError
 
@@ -148,7 +147,7 @@ def parse_executor(text: str) -> ExecutorOptions:
     """Return the options of a short form: `local`, `ray` or `ray://host:port`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a short form.
     """
     name = text.partition(":")[0]
     if name in EXECUTORS:
@@ -181,10 +180,10 @@ def short_forms() -> list[str]:
 
 
 def read_executor(value: Any) -> Any:
-    """Return the options in a value of the YAML.
+    """Return the options that a value of the YAML describes.
 
     Raises:
-        ValueError: it is of no executor, or has keys that its executor does not have.
+        ValueError: the executor is unknown, or does not have one of the keys.
     """
     if isinstance(value, str):
         return parse_executor(value)
@@ -200,7 +199,7 @@ def read_executor(value: Any) -> Any:
             continue
         for other, options in EXECUTORS.loadable():
             if key in _keys(options):
-                text = f"this is for `type: {other}`, and the executor is {name}"
+                text = f"only for `type: {other}`, and the executor is {name}"
                 raise _problem(key, text)
         close = closest(key, known)
         hint = f", did you mean {close!r}?" if close else ""
@@ -228,4 +227,4 @@ OrShortExecutor = Annotated[
         lambda *_: {},  # the schema of a suite has one definition for each executor
     ),
 ]
-"""An executor, or one of the spellings that stand for it."""
+"""An executor, its short form, or its mapping in the YAML."""

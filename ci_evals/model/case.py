@@ -177,7 +177,7 @@ Setup = Annotated[Sequence[Fixture] | Any, GetPydanticSchema(lambda _, handler: 
 """Fixtures: one or a list of them, each a function, its name or a mapping; a tuple once checked."""
 
 
-_FOUND = {"found": True}  # by the loader; no key of a file
+_SET_BY_LOADER = {"set_by_loader": True}  # not a key of the file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,10 +251,10 @@ class Case(Options):
         field(default_factory=lambda: NO_OVERRIDES)  # a default would be copied for each case
     )
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    recording: RecordingFile | None = field(default=None, metadata=_FOUND)
-    task: Task | None = field(default=None, metadata=_FOUND)
-    file: str = field(default="", metadata=_FOUND)
-    line: int | None = field(default=None, metadata=_FOUND)
+    recording: RecordingFile | None = field(default=None, metadata=_SET_BY_LOADER)
+    task: Task | None = field(default=None, metadata=_SET_BY_LOADER)
+    file: str = field(default="", metadata=_SET_BY_LOADER)
+    line: int | None = field(default=None, metadata=_SET_BY_LOADER)
 
     def __post_init__(self) -> None:
         if not self.file:

@@ -48,7 +48,7 @@ class Part(Options):
     image: _Source = None
     file: _Source = None
     media_type: str | None = None
-    sha256: str | None = field(default=None, metadata={"found": True})
+    sha256: str | None = field(default=None, metadata={"set_by_loader": True})
 
     @property
     def source(self) -> str | bytes | None:

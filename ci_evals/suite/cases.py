@@ -43,11 +43,11 @@ class CaseList:
     """The cases of a suite.
 
     Args:
-        cases: those that are right, in the order of the file.
-        tags: the tags of all cases, right or wrong.
-        users: the providers of the suite that play users, by name.
-        places: the places of providers that do nothing but play users.
-        files: the files that values name.
+        cases: the valid cases, in file order.
+        tags: the tags of all cases, including invalid ones.
+        users: names of the suite's providers that play users.
+        places: the places of providers that are defined for a user alone.
+        files: the files that values refer to with `{file: …}`.
     """
 
     cases: tuple[Case, ...] = ()
@@ -63,8 +63,8 @@ class CaseReader:
     Args:
         suite: the suite as it is written, with variables filled into its vars.
         folder: where relative paths start.
-        providers: those of the suite, which may play users.
-        provider_reader: reads providers that do nothing but play users.
+        providers: the suite's providers, which may also play users.
+        provider_reader: reads providers that are defined for a user alone.
         threshold: the threshold of cases without one.
         transform: the transform of graders without one.
     """
@@ -103,7 +103,7 @@ class CaseReader:
         self._misfits: dict[tuple[str, str], list[Node]] = {}
 
     def read(self) -> Reading[CaseList]:
-        """Read every case that `cases` names."""
+        """Read every case of `cases`."""
         yield from self._read_vars(self.suite["vars"])
         yield from self._read_defaults(self.suite["expect"])
         if "cases" not in self.suite:
@@ -120,15 +120,17 @@ class CaseReader:
             else:
                 if not entry.is_row:
                     problems += self._check_question(entry.case, entry.node)
-                asked = entry.case
+                question = entry.case
                 if self._right_answer(entry):
-                    asked = _without_right_answer(asked)
-                expanded, found = collect(self._expand(entry, asked))
-                problems += found
+                    question = _without_right_answer(question)
+                expanded, new_problems = collect(self._expand(entry, question))
+                problems += new_problems
                 for case in expanded:
+                    # Before `_complete` adds the suite's vars: a new one must not rename cases,
+                    # or a comparison with the baseline would lose them.
                     name = case.id or content_id(case)
-                    complete, found = collect(self._complete(case, entry))
-                    problems += found
+                    complete, new_problems = collect(self._complete(case, entry))
+                    problems += new_problems
                     if complete is not None:
                         cases.append(complete)
                         names.append(name)
@@ -163,32 +165,33 @@ class CaseReader:
             if _has_template(entry.value):
                 self._defaults.append(entry)
                 continue
-            expectation, found = collect(read_expectation(entry, self.folder))
-            problems += found
+            expectation, new_problems = collect(read_expectation(entry, self.folder))
+            problems += new_problems
             if expectation is not None:
                 self._defaults.append(expectation)
         self._defaults_are_right = not problems
         yield from problems
 
     def _describe_misfits(self) -> Reading[None]:
-        """Yield what is wrong with the suite's templates: each mistake once, at its first case."""
+        """Yield the problems of the suite's templates, each once, at its first case."""
         for (path, message), (first, *others) in self._misfits.items():
             more = and_more(len(others))
             yield first.problem(f"the suite's {path} does not fit this case{more}: {message}")
 
     def _check_broken(self, node: Node) -> Reading[None]:
-        """Check what can be read of a case that is wrong."""
+        """Check the readable parts of an invalid case."""
         id_ = node["id"].value
         if isinstance(id_, str) and id_:
             yield from self._take_id(id_, node)
         if isinstance(node["expect"].value, list):
             yield from read_expect(node["expect"], self.folder)
+        # Tags of invalid cases are known, too, or the gate's bars for them would look misspelt.
         tags = node["tags"].value
         if isinstance(tags, list):
             self._tags.update(tag for tag in tags if isinstance(tag, str))
 
     def _check_question(self, case: Case, node: Node) -> Reading[None]:
-        """Find templates in what a case asks: nothing fills them in."""
+        """Find templates in the question of a case, where nothing fills them in."""
         names = {*self._vars, *case.vars, *case.matrix}
         for text in _texts_in(node["input"]):
             yield from _check_literal(text, names, "move this text to `prompts`")
@@ -215,11 +218,11 @@ class CaseReader:
             return [case]
         matrix = node["matrix"]
         for name in case.matrix.keys() & case.vars.keys():
-            yield matrix[name].problem("is one of the case's `vars`, too: leave it out there")
+            yield matrix[name].problem("is also in the case's `vars`: remove it there")
         combinations = prod(map(len, case.matrix.values()))
         if combinations > MAX_COMBINATIONS:
             yield matrix.problem(
-                f"makes {combinations:,} cases, and at most {MAX_COMBINATIONS:,} may come of one:"
+                f"makes {combinations:,} cases of one; the limit is {MAX_COMBINATIONS:,}:"
                 " leave out some values"
             )
             return []
@@ -230,6 +233,7 @@ class CaseReader:
         base = case.id or content_id(case)
         cases = []
         for indices in product(*(range(len(values)) for values in case.matrix.values())):
+            # Ids show values as written: the path of a file, not its content.
             written, values = {}, dict(case.vars)
             for name, index in zip(case.matrix, indices, strict=True):
                 written[name] = case.matrix[name][index]
@@ -239,7 +243,7 @@ class CaseReader:
         return cases
 
     def _complete(self, case: Case, entry: CaseEntry) -> Reading[Case | None]:
-        """Return the case with all that is expected of it, its recording and its user."""
+        """Return the case with its expectations, recording and user."""
         node = entry.node
         if case.id:
             yield from self._take_id(case.id, node)
@@ -282,9 +286,9 @@ class CaseReader:
         yield node["id"].problem(f"the id {id_!r} is taken by the case at {where}")
 
     def _identify_parts(self, case: Case, node: Node) -> Reading[dict[str, Any]]:
-        """Return the messages and input with what identifies the images and files in them.
+        """Return the messages and input with the digests of their images and files.
 
-        An input with some becomes a message of its user.
+        An input that has images or files becomes a user message.
         """
         changes: dict[str, Any] = {}
         if case.messages:
@@ -304,7 +308,7 @@ class CaseReader:
             return message
 
     def _read_recording(self, node: Node) -> Reading[RecordingFile | None]:
-        """Return the file that answers a case, with its digest, which is taken once."""
+        """Return the recording of a case with its digest, which is computed once per file."""
         path = self.folder / str(node.value)
         if path.is_dir():
             path /= "results.jsonl"
@@ -325,7 +329,7 @@ class CaseReader:
     def _read_user(
         self, case: Case, user: SimulatedUser, node: Node
     ) -> Reading[SimulatedUser | None]:
-        """Return the user with the provider that plays it: one of the suite's or one of its own."""
+        """Return the user with its provider: one of the suite's, or one defined in the case."""
         if case.turns:
             yield node.problem("a conversation has `turns` or a simulated `user`, not both")
         place = node["provider"]
@@ -347,7 +351,7 @@ class CaseReader:
     # What is expected.
 
     def _read_expectations(self, case: Case, entry: CaseEntry) -> Reading[tuple[Expectation, ...]]:
-        """Return what the suite expects of the case, then what the case itself does."""
+        """Return the expectations of the suite, then those of the case."""
         node = entry.node
         turns: list[Expectation] = []
         for index, turn in enumerate(case.turns):
@@ -365,23 +369,24 @@ class CaseReader:
                 own = (Expectation("icontains", IContains(right_answer)),)
             else:
                 yield node.problem(_describe_lack_of_checks(case, entry))
-        whole = [*self._fill_defaults(case, node), *turns, *own]
+        expectations = [*self._fill_defaults(case, node), *turns, *own]
+        # The verifier decides a task, unless the suite grades its reward somewhere itself.
         if case.task:
             from ci_evals.graders.limits import Reward
 
-            if not _has(Reward, whole):
-                whole.insert(0, Expectation("reward", Reward()))
+            if not _has(Reward, expectations):
+                expectations.insert(0, Expectation("reward", Reward()))
         if case.user:
             from ci_evals.graders.limits import GoalReached
 
-            if not _has(GoalReached, whole):
-                whole.insert(0, Expectation("goal_reached", GoalReached()))
+            if not _has(GoalReached, expectations):
+                expectations.insert(0, Expectation("goal_reached", GoalReached()))
         if self.transform is not None:
-            whole = [with_transform(each, self.transform) for each in whole]
-        return tuple(whole)
+            expectations = [with_transform(each, self.transform) for each in expectations]
+        return tuple(expectations)
 
     def _right_answer(self, entry: CaseEntry) -> str:
-        """Return the right answer in a row of a table; empty if there is none, or other checks."""
+        """Return the right answer in a row of a table; empty without one, or with other checks."""
         if entry.case is None or not entry.is_in_table:
             return ""
         if self.suite["expect"].value or _expects_something(entry.case):
@@ -389,7 +394,7 @@ class CaseReader:
         return str(entry.case.vars.get(EXPECTED, "")).strip()
 
     def _fill_defaults(self, case: Case, node: Node) -> list[Expectation]:
-        """Return what the suite expects of a case; templates that do not fit it are noted."""
+        """Return the suite's expectations for a case; note templates that do not fit it."""
         defaults = []
         for default in self._defaults:
             if isinstance(default, Expectation):
@@ -405,7 +410,7 @@ class CaseReader:
     def _read_own(
         self, node: Node, case: Case, entry: CaseEntry
     ) -> Reading[tuple[Expectation, ...]]:
-        """Return what a case itself expects; cases that expect the same share the objects."""
+        """Return a case's own expectations; cases with equal ones share the objects."""
         if not node.value:
             return (yield from read_expect(node, self.folder))
         if not entry.is_data and _has_template(node.value):
@@ -425,6 +430,7 @@ class CaseReader:
             return known
         expected, problems = collect(read_expect(node, self.folder))
         yield from problems
+        # A place is that of this case, so an expectation with one cannot be shared.
         if not problems and not any(each.place for each in leaves(expected)):
             self._expected[key] = expected
         return expected
@@ -432,7 +438,7 @@ class CaseReader:
     def _fill(self, template: Node, case: Case) -> Reading[Expectation | None]:
         """Return an expectation that has templates, filled in for a case.
 
-        One that asks for what the case does not have is left for the setup of its runs to fill in.
+        A template over names that the case lacks stays as it is: the setup of a run gives them.
         """
         values = variables(case)
         if (self._has_setup or case.setup) and not _names_in(template.value) <= values.keys():
@@ -445,7 +451,7 @@ class CaseReader:
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
             lack = describe_error(error, values)
             if undefined_name(error) == "output":
-                lack = f"{error}; of the answer, `transform` takes an expression without braces"
+                lack = f"{error}; in `transform`, write an expression without braces"
             yield template.problem(lack)
             return None
         return (yield from read_expectation(template.with_value(value), self.folder))
@@ -453,7 +459,8 @@ class CaseReader:
     def _check_weights(
         self, case: Case, expect: Sequence[Expectation], node: Node
     ) -> Reading[None]:
-        """Refuse expectations of which none decides anything."""
+        """Refuse expectations of which none decides the result."""
+        # A default that could not be read might have been the one that decides.
         if not expect or not self._defaults_are_right or _decide(expect):
             return
         if _expects_something(case):
@@ -475,7 +482,7 @@ def _texts_in(node: Node) -> Iterator[Node]:
 
 
 def _check_literal(text: Node, names: Collection[str], remedy: str) -> Reading[None]:
-    """Refuse a text that uses a var as templates do, where it is sent as it is."""
+    """Refuse a template over a var in a text that is sent as it is."""
     for name in sorted(names_used(text.value).intersection(names)):
         yield text.problem(
             f"`{name}` is not filled in here, only in `prompts` and `expect`: {remedy}"
@@ -487,15 +494,16 @@ def _may_name_file(value: Any) -> bool:
 
 
 def _without_right_answer(case: Case) -> Case:
-    """Return a case without the right answer among its vars, which are what it asks."""
-    asked = {name: value for name, value in case.vars.items() if name != EXPECTED}
-    return replace(case, vars=asked)
+    """Return a case whose vars do not reveal the right answer to the provider."""
+    question = {name: value for name, value in case.vars.items() if name != EXPECTED}
+    return replace(case, vars=question)
 
 
 def _describe_lack_of_checks(case: Case, entry: CaseEntry) -> str:
     if entry.is_in_table and EXPECTED in case.vars:
         return f"no checks, so any answer would pass: the cell `{EXPECTED}` is empty"
     if entry.is_in_table:
+        # The last column is the likeliest one to have the right answer.
         *_, last = ("answer", *case.vars)
         example = f'- contains: "{{{{ {last} }}}}"'
         return (
@@ -518,7 +526,7 @@ def _asks_something(case: Case) -> bool:
 
 
 def _merge_lines(problems: Sequence[Problem]) -> list[Problem]:
-    """Return one problem for those that many lines of a file have in common."""
+    """Merge a problem that many lines of a file share into one."""
     alike = Counter(problem._replace(line=None) for problem in problems)
     merged: dict[Problem, Problem] = {}
     for problem in problems:
@@ -533,7 +541,7 @@ def _merge_lines(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _decide(expectations: Collection[Expectation]) -> bool:
-    """Return True if one of the graders counts: for the verdict on a run, or in a metric."""
+    """Return True if a grader decides something: the result of a run, or a metric."""
     if any(each.weight for each in expectations):
         return True
     if any(each.metric for each in nested(expectations)):
@@ -544,7 +552,7 @@ def _decide(expectations: Collection[Expectation]) -> bool:
 
 
 def _has(kind: type[Grader], expectations: Collection[Expectation]) -> bool:
-    """Return True if a grader of a kind judges an answer, at whatever depth."""
+    """Return True if one of the graders, at any depth, is of a kind."""
     return any(isinstance(each.grader, kind) for each in leaves(expectations))
 
 
@@ -597,17 +605,17 @@ def _names_in(value: Any, skipped: Collection[str] = ()) -> set[str]:
 def fill_expectation(
     expectation: Expectation, case: Case, templates: Templates, transform: str | None
 ) -> Expectation:
-    """Return an expectation filled in for a case that has the vars of its setup.
+    """Fill in an expectation for a case that has the vars of its setup.
 
     Args:
         expectation: one that may have a `template`.
         case: the case.
-        templates: those of the suite.
-        transform: the suite's own.
+        templates: the suite's templates.
+        transform: the suite's `transform`.
 
     Raises:
-        jinja2.TemplateError: the template asks for what the case does not have.
-        ValueError: the grader cannot be made of what it was filled with.
+        jinja2.TemplateError: the template uses a name that the case does not have.
+        ValueError: the filled-in options are not valid for the grader.
     """
     template = expectation.template
     if template is None:
@@ -622,11 +630,12 @@ def fill_expectation(
     return replace(filled, turn=expectation.turn)
 
 
-# Ids of cases that are written without one, and of those of a matrix: the same in every run.
+# Ids of cases without one and of a matrix. They must not change between runs: comparisons with a
+# baseline match cases by id.
 
 
 def name_cases(cases: Sequence[Case], names: Sequence[str]) -> tuple[Case, ...]:
-    """Give each case without an id its name as one, with a number where it is taken."""
+    """Use names as the ids of cases without one, with a number where one is taken."""
     taken = {case.id for case in cases}
     times: Counter[str] = Counter()
     named = []
@@ -644,17 +653,17 @@ def name_cases(cases: Sequence[Case], names: Sequence[str]) -> tuple[Case, ...]:
 
 
 def content_id(case: Case) -> str:
-    """Return an id made of what a case asks; empty if it says nothing.
+    """Return an id made of a case's question; empty if it has none.
 
-    A long text is cut, with a digest of the whole.
+    A long text is cut, and followed by a digest of all of it.
     """
-    asked = _question(case)
-    parts = find_parts(asked)
+    question = _question(case)
+    parts = find_parts(question)
     if parts:
-        asked = Message("user", parts).text
-    if isinstance(asked, Mapping):
-        return _cut(settings_label(asked), asked, LONGEST_ID)
-    return _short(asked)
+        question = Message("user", parts).text
+    if isinstance(question, Mapping):
+        return _cut(settings_label(question), question, LONGEST_ID)
+    return _short(question)
 
 
 def _question(case: Case) -> Any:
@@ -698,9 +707,10 @@ def _short(value: Any) -> str:
 
 
 def _cut(text: str, value: Any, longest: int) -> str:
-    """Return the first line of a text, up to a length; with a digest if that is not all."""
+    """Return the first line of a text, up to a length; add a digest if that is not all."""
     whole = text.strip()
     line = whole.partition("\n")[0]
     if line == whole and len(line) <= longest:
         return line
+    # 8 characters are left for the ellipsis, the space and the digest.
     return f"{line[: longest - 8].rstrip()}… {digest(value)[:6]}"

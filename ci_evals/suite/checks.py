@@ -1,4 +1,4 @@
-"""Checks the parts of a suite against each other: each may be right alone and wrong together."""
+"""Checks that the parts of a suite, each valid by itself, fit together."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -26,7 +26,7 @@ from ci_evals.templating import describe_error
 
 MAX_PLANNED_RUNS = 10_000_000
 """More would take weeks, and more memory than a CI job has."""
-_ANY_LINE = "…"  # what a simulated user may say
+_ANY_LINE = "…"  # stands in for the words of a simulated user
 
 
 def check_names(draft: Draft) -> Iterator[Problem]:
@@ -37,10 +37,10 @@ def check_names(draft: Draft) -> Iterator[Problem]:
 
 
 def check_choices(draft: Draft) -> Iterator[Problem]:
-    """Find names of providers and prompts that a case or a provider chooses and nothing has."""
+    """Find choices of a case or a provider that name an unknown provider or prompt."""
     written = draft.node["prompts"].value
     if written and (not isinstance(written, list) or len(draft.prompts) < len(written)):
-        return  # some are wrong, and so may be known by another name
+        return  # an invalid prompt may be the one that is named
     prompts = [prompt.name for prompt in draft.prompts]
     lacks = []
     for options in draft.providers.selected:
@@ -72,7 +72,7 @@ def _idle_cases(draft: Draft) -> Iterator[tuple[Case, str, str]]:
 
 
 def check_idle_providers(draft: Draft) -> Iterator[Problem]:
-    """Find providers that are wrong and not selected, but play users, judge or answer a stage."""
+    """Check unselected providers that are used as users, judges or stages."""
     graders = [str(grader.provider) for grader, _ in draft.model_graders]
     needed = {*draft.stages, *draft.cases.users, *graders}
     for name in needed.intersection(draft.providers.names):
@@ -96,7 +96,7 @@ def check_stages(draft: Draft) -> Iterator[Problem]:
 
 
 def check_services(draft: Draft) -> Iterator[Problem]:
-    """Find different services that are to answer at the same address."""
+    """Find different services with the same address."""
     first: dict[str, ProviderOptions] = {}
     for options in draft.called:
         if options.serve is None:
@@ -114,19 +114,19 @@ def check_services(draft: Draft) -> Iterator[Problem]:
 
 
 def check_judges(draft: Draft) -> Iterator[Problem]:
-    """Find graders that have no model to ask."""
+    """Find graders without a model."""
     wrong_judges = {*draft.judges.names} - draft.judges.by_name.keys()
     wrong = wrong_judges | ({*draft.providers.names} - draft.providers.by_name.keys())
     for grader, place in draft.model_graders:
         if grader.provider in wrong or (grader.provider is None and wrong_judges):
-            continue  # what is wrong with the model is a problem already
+            continue  # the model's own problem is reported already
         lack = _lack_of_model(grader, draft)
         if lack is not None:
             yield Problem(*place, lack)
 
 
 def _lack_of_model(grader: ModelGrader, draft: Draft) -> str | None:
-    """Return why a grader has no model to ask; None if it has one."""
+    """Return why a grader has no model; None if it has one."""
     kind = "a model that answers with text"
     if grader.embeds:
         kind = "an `embeddings` model"
@@ -147,7 +147,7 @@ def _lack_of_model(grader: ModelGrader, draft: Draft) -> str | None:
 
 
 def check_prompts(draft: Draft) -> Iterator[Problem]:
-    """Render every case with every prompt, so that a bad template is found before anything is paid.
+    """Render every case with every prompt, to find bad templates before paying for calls.
 
     Without prompts, providers are sent a case as it is.
     """
@@ -159,6 +159,7 @@ def _prompt_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     unprompted: Sequence[ProviderOptions] = ()
     if not draft.node["prompts"].value:
         unprompted = draft.providers.selected
+    # The team's own code can make a question of vars itself; a model API needs text.
     chat = None
     for options in unprompted:
         if not options.own_code:
@@ -170,12 +171,12 @@ def _prompt_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
                 text = "has an `input` that is not part of its conversation"
                 yield case, "", f"{text}: make it one of its `turns` or `messages`"
         elif chat is not None and case.input is None and not case.messages:
-            remedy = f"add `prompts` that make a question for {chat} of them, or an `input`"
+            remedy = f"add `prompts` that turn them into a question for {chat}, or an `input`"
             yield case, "", f"has only `vars`: {remedy}"
         for prompt in draft.columns_of(case).prompts:
             has_setup = case.setup or draft.shares_setup or draft.has_setup_of_provider
             if has_setup and names_without_value(prompt, case):
-                continue  # the setup of a run gives the rest; see `check_setups`
+                continue  # the setup of a run gives the other values; see `check_setups`
             try:
                 templates.render(prompt, case)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
@@ -184,16 +185,16 @@ def _prompt_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
 
 
 def check_requests(draft: Draft) -> Iterator[Problem]:
-    """Find requests that a provider cannot make: its templates ask for what a case lacks."""
+    """Find cases that lack a value which a provider's own templates need."""
     if draft.offline:
-        return  # the answers are those of others
+        return  # answers come from elsewhere, so nothing is called
     yield from _problems_of_providers(draft, _request_misfits(draft))
 
 
 def _request_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     for options in draft.providers.selected:
         if options.before:
-            continue  # what these make of the input is not known yet
+            continue  # the input that a stage makes is not known yet
         for request, text in options.misfits(_first_requests(draft, options), draft.folder):
             yield request.case, str(options.name), text
     for case in draft.cases.cases:
@@ -250,13 +251,13 @@ def _first_requests(draft: Draft, options: ProviderOptions) -> Iterator[Request]
 
 
 def _request_to_player(case: Case) -> Request:
-    """Return the first request to the provider that plays the user of a case, but for its words."""
+    """Return the first request to the provider of a simulated user, with placeholder words."""
     messages = (Message("system", _ANY_LINE), Message("user", _ANY_LINE))
     return Request(message_fields(messages), messages, case, 1, case.timeout_s or 0.0)
 
 
 def check_tasks(draft: Draft) -> Iterator[Problem]:
-    """Find tasks for a provider without support for them, and other cases for one of tasks only."""
+    """Find tasks on providers that cannot work on them, and other cases on task providers."""
     yield from problems_of_cases(_task_misfits(draft))
 
 
@@ -299,37 +300,37 @@ def _override_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
 
 
 def check_setups(draft: Draft) -> Iterator[Problem]:
-    """Find fixtures that cannot be set up, and templates over vars that no fixture gives."""
-    found: dict[Fixture, Place] = {}
+    """Find invalid fixtures, and templates over vars that no fixture gives."""
+    fixtures: dict[Fixture, Place] = {}
     if draft.settings is not None:
         for index, fixture in enumerate(draft.settings.setup):
             place = draft.node["setup"]
             if isinstance(place.value, list | tuple):
                 place = place[index]
-            found.setdefault(fixture, place.place)
+            fixtures.setdefault(fixture, place.place)
     for options in draft.providers.selected:
         place_of_provider = draft.places[str(options.name)]
         for fixture in options.setup:
-            found.setdefault(fixture, place_of_provider._replace(path="setup"))
+            fixtures.setdefault(fixture, place_of_provider._replace(path="setup"))
     for case in draft.cases.cases:
         for fixture in case.setup:
             path = f"case {case.id!r}: setup"
-            found.setdefault(fixture, Place(case.file, case.line, path))
-    if found:
+            fixtures.setdefault(fixture, Place(case.file, case.line, path))
+    if fixtures:
         from ci_evals.suite.fixtures import fixture_problems
 
-        for fixture, found_at in found.items():
+        for fixture, first_place in fixtures.items():
             for text in fixture_problems(fixture, draft.folder):
-                yield Problem(*found_at, text)
+                yield Problem(*first_place, text)
     for options in (*draft.judges.by_name.values(), *_players(draft)):
         if options.setup:
-            text = f"{options.name} judges or plays a user: only what answers cases has a setup"
+            text = f"{options.name} is a judge or a user: only what answers cases has a setup"
             yield Problem(*draft.places[str(options.name)], text)
     yield from problems_of_cases(_vars_of_no_setup(draft))
 
 
 def _players(draft: Draft) -> Iterator[ProviderOptions]:
-    """Yield the providers that do nothing but play users."""
+    """Yield the providers that are defined for a user alone."""
     for case in draft.cases.cases:
         if case.user is not None and case.user.provider.name not in draft.providers.names:
             yield case.user.provider
@@ -338,7 +339,7 @@ def _players(draft: Draft) -> Iterator[ProviderOptions]:
 def _vars_of_no_setup(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     """Yield the cases with templates that wait for a setup, on providers without one."""
     if draft.shares_setup or not draft.has_setup_of_provider:
-        return  # a suite or case with a setup has it on all of its providers
+        return  # the setup of a suite or a case applies on every provider
     for case in draft.cases.cases:
         columns = draft.columns_of(case)
         for options in columns.providers:
@@ -357,14 +358,14 @@ def _vars_of_no_setup(draft: Draft) -> Iterator[tuple[Case, str, str]]:
 
 
 def check_gate(draft: Draft) -> Iterator[Problem]:
-    """Find bars that no run can miss: for an unknown tag, provider, label or metric.
+    """Find bars for an unknown tag, provider, label or metric, which no run could miss.
 
-    Names are known only if a case or provider could be read.
+    Names are checked only if some case or provider is valid.
     """
     gate, cases = draft.node["gate"], draft.cases
     per_variant = gate["per_variant"]
     if per_variant.value and gate["min_pass_rate"].value is None and try_check(Bool, per_variant):
-        yield per_variant.problem("needs `min_pass_rate`, the bar to hold them to")
+        yield per_variant.problem("needs `min_pass_rate`, the bar for each variant")
     if draft.providers.by_name:
         yield from _check_bars("provider", gate["providers"], draft.providers.names)
         yield from _check_bars_of_idle_providers(gate["providers"], draft)
@@ -448,17 +449,17 @@ def _unknown_metric(name: str, metrics: Collection[str]) -> str:
 
 
 def check_needs(draft: Draft) -> Iterator[Problem]:
-    """Find graders that need details that a provider never returns with its answers.
+    """Find graders that need details which a provider never returns.
 
     Details are the cost, the steps, the context and the time to the first token.
     """
     if draft.offline:
-        return  # the answers are those of others
+        return  # answers come from elsewhere, so nothing is called
     yield from _problems_of_providers(draft, _lacks_of_details(draft))
 
 
 def _lacks_of_details(draft: Draft) -> Iterator[tuple[Case, str, str]]:
-    priced = _counts_usd(draft)  # an unknown price is a problem already
+    priced = _counts_usd(draft)  # an unknown price is then reported by `check_prices`
     for case, expectations in draft.expectations:
         needs: dict[Detail, str] = {}
         for expectation in expectations:
@@ -468,17 +469,17 @@ def _lacks_of_details(draft: Draft) -> Iterator[tuple[Case, str, str]]:
         if not needs:
             continue
         for options in draft.columns_of(case).providers:
-            asked = apply_case_overrides(options, case.overrides)
+            changed = apply_case_overrides(options, case.overrides)
             for need, name in needs.items():
-                lack = _lack_of_detail(need, asked, priced=priced)
+                lack = _lack_of_detail(need, changed, priced=priced)
                 if lack is not None:
                     yield case, str(options.name), f"`{name}` {lack}"
 
 
 def _lack_of_detail(detail: Detail, options: ProviderOptions, *, priced: bool) -> str | None:
-    """Return why a detail of a provider's answers will not be known.
+    """Return why answers of a provider will lack a detail.
 
-    None if it may be known, or if its lack is a problem elsewhere.
+    None if they may have it, or if another check reports the lack.
     """
     name, keys = options.name, keys_of(type(options))
     if detail in options.details:
@@ -492,8 +493,8 @@ def _lack_of_detail(detail: Detail, options: ProviderOptions, *, priced: bool) -
         case "context":
             where = ""
             if "context" in keys:
-                where = "say with `context` where its answers have it, or "
-            text = f"needs what was retrieved for an answer, which {name} does not report"
+                where = "set its `context` to where answers have it, or "
+            text = f"needs the context that was retrieved, which {name} does not report"
             return f"{text}: {where}give the grader a `context`"
         case "steps":
             return f"needs the steps of an answer, which {name} does not report"
@@ -503,14 +504,14 @@ def _lack_of_detail(detail: Detail, options: ProviderOptions, *, priced: bool) -
 
 
 def _counts_usd(draft: Draft) -> bool:
-    """Return True if a budget counts what answers cost."""
+    """Return True if a budget counts the cost of answers."""
     if draft.budget.counts_cost:
         return True
     return any(case.budget and case.budget.max_cost_usd for case in draft.cases.cases)
 
 
 def check_prices(draft: Draft) -> Iterator[Problem]:
-    """Find what answers at an unknown price, where a budget counts USD."""
+    """Find models with an unknown price, if a budget counts USD."""
     if not _counts_usd(draft):
         return
     names: dict[str, None] = {}
@@ -526,7 +527,7 @@ def check_prices(draft: Draft) -> Iterator[Problem]:
 
 
 def _models_to_call(draft: Draft) -> Iterator[tuple[ProviderOptions, str | None]]:
-    """Yield every provider and judge that is called, with the case's own model if it has one."""
+    """Yield every provider and judge to call, and the model of a case that overrides it."""
     for options in (*draft.providers.selected, *draft.grader_models, *draft.stages.values()):
         yield options, None
     for case in draft.cases.cases:
@@ -545,7 +546,7 @@ def check_runs(draft: Draft) -> Iterator[Problem]:
     if settings is None or settings.max_runs is None or settings.max_runs >= settings.runs:
         return
     text = f"{settings.max_runs} is less than `runs: {settings.runs}`"
-    yield draft.node["max_runs"].problem(f"{text}, which it includes")
+    yield draft.node["max_runs"].problem(f"{text}, which are included in it")
 
 
 def check_executor(draft: Draft) -> Iterator[Problem]:
@@ -575,13 +576,13 @@ def check_pythonpath(draft: Draft) -> Iterator[Problem]:
 
 
 def check_paths(draft: Draft) -> Iterator[Problem]:
-    """Find a suite that could be skipped although code that it does not name has changed."""
+    """Find suites that `skip_unchanged` could skip after a change to code they do not name."""
     settings, node = draft.settings, draft.node
     if settings is None:
         return
     if not settings.skip_unchanged:
         if settings.paths:
-            text = "these are for `skip_unchanged: true`, which is not set"
+            text = "only used with `skip_unchanged: true`, which is not set"
             yield node["paths"].problem(text)
         return
     if not settings.paths:
@@ -601,7 +602,7 @@ def check_paths(draft: Draft) -> Iterator[Problem]:
 
 
 def _owners_of_code(draft: Draft) -> Iterator[str]:
-    """Yield what runs the team's own code."""
+    """Yield the parts of a suite that run the team's own code."""
     for options in (*draft.providers.selected, *draft.stages.values()):
         if options.own_code:
             yield str(options.name)
@@ -654,7 +655,7 @@ CHECKS: Sequence[Callable[[Draft], Iterable[Problem]]] = (
     check_paths,
     check_selected_tags,
 )
-"""Every check of a draft. Each finds all problems of its kind, independent of the others."""
+"""Every check of a draft. Each finds all problems of its kind, independently of the others."""
 
 
 def check_size(suite: CheckedSuite, node: Node, overrides: Overrides) -> Iterator[Problem]:
@@ -662,8 +663,8 @@ def check_size(suite: CheckedSuite, node: Node, overrides: Overrides) -> Iterato
 
     Args:
         suite: the suite with the overrides applied.
-        node: the same as it is written.
-        overrides: the values that were set outside the file.
+        node: the suite as it is written.
+        overrides: values set by the command line or the environment.
     """
     text = describe_size(suite)
     if text is None:

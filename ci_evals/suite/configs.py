@@ -20,7 +20,7 @@ def find_config(folder: Path) -> Path:
     """Return the config of a project: `evals.yaml` in the folder or its `.github/`.
 
     Raises:
-        UsageError: there is none, or more than one in the same folder.
+        UsageError: there is no config, or more than one in the same folder.
     """
     for place in (folder, folder / ".github"):
         names = [name for name in DEFAULT_NAMES if (place / name).is_file()]
@@ -33,19 +33,18 @@ def find_config(folder: Path) -> Path:
     start = "start with `ci-evals init`"
     for name in FOREIGN_NAMES:
         if (folder / name).is_file():
-            start = (
-                f"take over the one of another tool, as by `ci-evals import {name} --to evals.yaml`"
-            )
+            start = f"import another tool's config with `ci-evals import {name} --to evals.yaml`"
             break
     raise UsageError(f"no evals.yaml in {folder} or its .github folder: name a suite, or {start}")
 
 
 def find_configs(paths: Sequence[Path]) -> list[Path]:
-    """Return the configs at these paths and below those that are folders; without any path, the
-    config of the project.
+    """Return the configs that paths name or, if they are folders, contain.
 
-    A file below a folder is a config if it has the keys `providers` and `cases` at its top level,
-    even if it is broken. Hidden folders except `.github`, virtual environments and `node_modules`
+    Without paths, return the config of the project.
+
+    A file in a folder is a config if it has the top-level keys `providers` and `cases`, even if it
+    cannot be parsed. Hidden folders except `.github`, virtual environments and `node_modules`
     are skipped.
 
     Raises:
@@ -58,7 +57,7 @@ def find_configs(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             below = sorted(_configs_below(path))
             if not below:
-                raise UsageError(_lack(path))
+                raise UsageError(_describe_lack(path))
         else:
             below = [path]
         for config in below:
@@ -67,7 +66,7 @@ def find_configs(paths: Sequence[Path]) -> list[Path]:
 
 
 def is_suite_path(path: Path) -> bool:
-    """Return True for the path of a config, or of a folder with one in it or below."""
+    """Return True for a config, or a folder that contains one at any depth."""
     if path.is_dir():
         return any(True for _ in _configs_below(path))
     if path.suffix in (".yaml", ".yml"):
@@ -75,17 +74,18 @@ def is_suite_path(path: Path) -> bool:
     return path.suffix == ".json" and path.is_file() and _is_config(path)
 
 
-def _lack(folder: Path) -> str:
+def _describe_lack(folder: Path) -> str:
     """Return the error for a folder without a config."""
     lack = f"{folder}: there is no suite in this folder or below it"
     for path in sorted(folder.rglob("*")):
         if path.name in FOREIGN_NAMES:
-            return f"{lack}, but one of another tool: name {path.as_posix()} itself"
+            return f"{lack}, only a config of another tool: name {path.as_posix()} itself"
     return f"{lack}: a .yaml, .yml or .json file with `providers` and `cases`"
 
 
 def _configs_below(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):  # which skips folders that cannot be read
+    # Unlike `rglob`, `os.walk` skips folders that cannot be read, and need not enter others.
+    for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if _is_searched(parent, name)]
         for name in files:
             path = Path(parent, name)
@@ -102,7 +102,7 @@ def _is_searched(parent: str, name: str) -> bool:
 
 
 def _is_config(path: Path) -> bool:
-    """Return True if a file looks like a config, which may be one that cannot be parsed."""
+    """Return True if a file looks like a config, even one that cannot be parsed."""
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The cases of a suite: inline, from files and task folders, or made by Python code."""
+"""Reads cases: inline, from files and task folders, or from Python code."""
 
 import csv
 import inspect
@@ -37,7 +37,7 @@ WRITTEN_BY_HAND = (".yaml", ".yml", ".json")
 TABLES = (".csv", ".tsv", ".xlsx")
 """The endings of files whose cases are rows below a header."""
 EXPECTED = "expected"
-"""The column of a table that the answer must contain where no other check is written."""
+"""The column of a table whose text the answer must contain if there are no other checks."""
 _YAML_COLUMNS = frozenset(
     {
         "budget",
@@ -59,13 +59,13 @@ _YAML_COLUMNS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CaseEntry:
-    """A case as it is written, and as it was checked.
+    """A case as written and as checked.
 
     Args:
         node: the case as it is written.
-        case: the case; None if it is wrong.
-        problems: what is wrong with it.
-        is_data: True if it comes from data, in which nothing is a template or names a file.
+        case: the case; None if it is invalid.
+        problems: its problems.
+        is_data: True for data, where a text is never a template or a reference to a file.
     """
 
     node: Node
@@ -75,17 +75,17 @@ class CaseEntry:
 
     @property
     def is_in_table(self) -> bool:
-        """True if it is a row below a header."""
+        """True for a row of a table with a header."""
         return self.node.file.lower().endswith(TABLES)
 
     @property
     def is_row(self) -> bool:
-        """True if it is a row of data, whose question is sent as it is."""
+        """True for a row of data, whose question is sent as it is."""
         return self.is_data or not self.node.file.lower().endswith(WRITTEN_BY_HAND)
 
 
 def read_entries(node: Node, files: FileValues) -> Iterator[CaseEntry | Problem]:
-    """Yield every case that `cases` names, in the order of the file, and what cannot be read.
+    """Yield every case of `cases` in file order, and problems.
 
     A file that is named twice is read once.
 
@@ -119,7 +119,7 @@ def _check_case(node: Node, *, is_data: bool = False) -> Iterator[CaseEntry | Pr
         text = f"expected a Case, or the text of its input, got {node.value!r:.80}"
         yield node.problem(text)
         return
-    case, problems = collect(check(Case, node, found={"file": node.file, "line": node.line}))
+    case, problems = collect(check(Case, node, extra={"file": node.file, "line": node.line}))
     if is_case:
         yield CaseEntry(node, case, problems, is_data)
     else:
@@ -145,7 +145,7 @@ def _read_source(node: Node, files: FileValues, seen: set[Path]) -> Iterator[Cas
 def _read_mapped(
     rows: Iterable[Node | Problem], node: Node, files: FileValues
 ) -> Iterator[CaseEntry | Problem]:
-    """Yield rows as cases, by the `map` of their source if it has one."""
+    """Yield rows as cases, with the `map` of their source if it has one."""
     columns = None
     if isinstance(node["map"].value, Mapping):
         columns, problems = collect(read_map(node["map"], files))
@@ -201,12 +201,12 @@ def _call_function(node: Node, folder: Path) -> Iterator[Node | Problem]:
 
 
 def _call(source: CaseFunction, place: Node, folder: Path) -> list[Any]:
-    """Return what a function of the team's own returns or yields.
+    """Return the items that a function of the team's own returns or yields.
 
-    What it prints goes to stderr: stdout is ours.
+    Its output goes to stderr, because stdout is for the results of ci-evals.
 
     Raises:
-        ConfigError: it does not exist, raised, or returned something else.
+        ConfigError: the function does not exist, raised, or returned something else.
     """
     target = source.python
     if target_parts(target) is None:
@@ -225,7 +225,7 @@ def _call(source: CaseFunction, place: Node, folder: Path) -> list[Any]:
     except (Exception, SystemExit) as error:  # the team's own code may raise anything
         raise ConfigError([place.problem(f"{target} raised {describe_crash(error)}")]) from error
     if inspect.iscoroutine(items):
-        items.close()  # else it warns that it was never awaited
+        items.close()  # avoids the warning that it was never awaited
     text = f"{target} returned a {type(items).__name__}"
     raise ConfigError([place.problem(f"{text}: expected a list of cases, or a plain generator")])
 
@@ -236,7 +236,7 @@ def _read_tasks(node: Node, folder: Path) -> Iterator[CaseEntry | Problem]:
         return
     if not is_installed(CASE_READERS["tasks"]):
         lacking = plugin_folder(CASE_READERS["tasks"])
-        yield node["tasks"].problem(f"needs the plug-in {lacking}, which is missing")
+        yield node["tasks"].problem(f"needs the plug-in {lacking}, which is not installed")
         return
     files = yield from _find_files(source.tasks, "no task.toml matches", node["tasks"], folder)
     read_task = resolve_name(CASE_READERS["tasks"])
@@ -253,7 +253,7 @@ def _read_tasks(node: Node, folder: Path) -> Iterator[CaseEntry | Problem]:
 def _find_files(
     patterns: str | Sequence[str], lack: str, node: Node, folder: Path
 ) -> Reading[list[tuple[str, Path]]]:
-    """Return each file, after the path or glob that names it.
+    """Return pairs of a path or glob, and a file that it matches.
 
     Args:
         patterns: paths and globs.
@@ -263,13 +263,13 @@ def _find_files(
     """
     if isinstance(patterns, str):
         patterns = (patterns,)
-    found: list[tuple[str, Path]] = []
+    pairs: list[tuple[str, Path]] = []
     for pattern in patterns:
         files = _match(pattern, folder)
         if not files:
             yield node.problem(f"{lack} {pattern!r} (looked in {folder})")
-        found += ((pattern, file) for file in files)
-    return found
+        pairs += ((pattern, file) for file in files)
+    return pairs
 
 
 def _match(pattern: str, folder: Path) -> list[Path]:
@@ -283,12 +283,12 @@ def _match(pattern: str, folder: Path) -> list[Path]:
         return [
             match for match in sorted(start.glob(str(path.relative_to(start)))) if match.is_file()
         ]
-    except (OSError, ValueError, IndexError, NotImplementedError):  # which `glob` raises, too
+    except (OSError, ValueError, IndexError, NotImplementedError):  # `glob` raises all of these
         return []
 
 
 def _display_path(path: Path, folder: Path, suite_file: str) -> str:
-    """Return the file's name as the user would type it where they named the suite."""
+    """Return the file's path as relative as the suite's, so that it can be clicked and typed."""
     try:
         return (Path(suite_file).parent / path.relative_to(folder)).as_posix()
     except ValueError:
@@ -311,7 +311,7 @@ def _read_rows(path: Path, shown: str, source: CaseFiles) -> Iterator[Node | Pro
                 try:
                     read_workbook = resolve_name(CASE_READERS[".xlsx"])
                 except ModuleNotFoundError:
-                    text = "reading .xlsx takes openpyxl: install ci-evals with the extra `xlsx`"
+                    text = "reading .xlsx needs openpyxl: `pip install 'ci-evals[xlsx]'`"
                     yield Problem(shown, None, "", text)
                 else:
                     yield from _read_table(read_workbook(path, shown), shown, mapped=mapped)
@@ -342,6 +342,7 @@ def _read_jsonl(path: Path, shown: str) -> Iterator[Node | Problem]:
         yield Problem(shown, None, "", f"cannot be read: {error.strerror}")
         return
     with file:
+        # Line by line: a file of millions of cases need not fit into memory.
         for number, line in enumerate(file, 1):
             text = line.strip()
             if number == 1:
@@ -357,7 +358,7 @@ def _read_jsonl(path: Path, shown: str) -> Iterator[Node | Problem]:
 
 
 def _find_delimiter(path: Path, text: str) -> str:
-    """Return what is between the cells of a file: a comma, unless the header has other columns."""
+    """Return the delimiter that splits the header into several columns; a comma if none does."""
     if path.suffix.lower() == ".tsv":
         return "\t"
     for delimiter in (",", ";", "\t"):
@@ -369,7 +370,8 @@ def _find_delimiter(path: Path, text: str) -> str:
 
 
 def _read_csv(text: str, shown: str, delimiter: str, *, mapped: bool) -> Iterator[Node | Problem]:
-    """Yield each row of a CSV file: as a case, or as it is where it is `mapped`."""
+    """Yield each row of a CSV file: as a case, or unchanged if it is `mapped`."""
+    # The default of 128 KB is too little for documents, and `read_text` has a limit of its own.
     csv.field_size_limit(MAX_BYTES)
     rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
 
@@ -391,13 +393,13 @@ _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 def _read_table(
     rows: Iterator[tuple[int, list[str]]], shown: str, delimiter: str = "", *, mapped: bool
 ) -> Iterator[Node | Problem]:
-    """Yield each row below the header of a table: as a case, or as it is where it is `mapped`.
+    """Yield each row below the header of a table: as a case, or unchanged if it is `mapped`.
 
     Args:
-        rows: the lines of the table, and the cells that start there; none for a blank line.
+        rows: line numbers, and the cells that start there; no cells for a blank line.
         shown: the file.
         delimiter: what separates cells, if they are text.
-        mapped: True if columns have names of their own.
+        mapped: True if the source has a `map`, so that column names are free.
     """
     _, header = next(rows, (1, []))
     columns = [column.strip() for column in header]
@@ -409,6 +411,7 @@ def _read_table(
         place = Node(None, Lines(line), shown)
         if not cells:
             continue
+        # Not padded: the usual cause is a delimiter without quotes, which shifts other cells.
         if len(cells) != len(columns):
             text = f"{number_of(len(cells), 'cell')} under {number_of(len(columns), 'column')}"
             if delimiter:
@@ -426,22 +429,22 @@ def _read_table(
 
 
 def _check_columns(columns: Sequence[str], *, mapped: bool) -> str | None:
-    """Return what is wrong with the header of a table."""
+    """Return the problem of a table's header."""
     if not mapped and "id" not in columns:
         for column in columns:
             if column.lower() == "id":
-                remedy = f"say with `map: {{id: {column}, …}}` what is what"
-                return f"call the column {column!r} `id`, or {remedy}"
+                remedy = f"map it with `map: {{id: {column}, …}}`"
+                return f"rename the column {column!r} to `id`, or {remedy}"
     for column in columns:
         if columns.count(column) > 1:
-            return f"the column {column!r} is there twice: rename one of them"
+            return f"the column {column!r} appears twice: rename one of them"
     return None
 
 
 def _read_cells(cells: Mapping[str, str], place: Node) -> Reading[dict[str, Any] | None]:
-    """Return a row as a case; None if one of its cells is wrong.
+    """Return a row as a case; None if one of its cells is invalid.
 
-    `id`, `input`, `tags`, `expect` and settings mean the same as in YAML, other columns are vars.
+    `id`, `input`, `tags`, `expect` and settings mean the same as in YAML; other columns are vars.
     """
     case: dict[str, Any] = {"vars": {}}
     is_right = True
@@ -470,13 +473,13 @@ def _read_cells(cells: Mapping[str, str], place: Node) -> Reading[dict[str, Any]
 # `map`: how the columns of a data set become cases.
 
 _COLUMN_FIELDS = frozenset({"id", "description", "input", "vars", "tags", "metadata"})
-"""The fields whose plain text names a column. Elsewhere it is what it says."""
+"""The fields in which plain text is the name of a column. In others it is the value."""
 _FILE_FIELDS = frozenset({"vars", "matrix"})
-"""The fields in which `{file: …}` is the content of a file."""
+"""The fields in which `{file: …}` stands for the content of a file."""
 
 
 class _MisfitError(Exception):
-    """A row does not have what a place in the map asks for."""
+    """A row lacks a column or a file that the map asks for."""
 
     def __init__(self, message: str, place: Node) -> None:
         super().__init__(message)
@@ -484,10 +487,10 @@ class _MisfitError(Exception):
 
 
 class ColumnMap:
-    """Makes cases of rows.
+    """Turns rows into cases.
 
     Args:
-        node: the value of `map`: a case with columns, and templates over `row`, for values.
+        node: the value of `map`: a case with columns, or templates over `row`, as values.
         renderers: makes the value of each field from the names of a template.
     """
 
@@ -497,7 +500,7 @@ class ColumnMap:
         self._misfits: dict[Problem, list[str]] = {}
 
     def fill(self, row: Node) -> Node | None:
-        """Return a row as a case; None if it is not a row, or lacks a value for a field."""
+        """Return a row as a case; None if it is not a mapping, or lacks a value for a field."""
         if not isinstance(row.value, Mapping):
             self._note(self._node, "expected rows with columns: a mapping for each", row)
             return None
@@ -517,7 +520,7 @@ class ColumnMap:
         return row.with_value(case)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with rows: each mistake once, with the place of the first row."""
+        """Yield the problems of rows, each once, with the place of its first row."""
         for problem, (first, *others) in self._misfits.items():
             where = f"{first}{and_more(len(others))}"
             yield problem._replace(message=f"{problem.message} ({where})")
@@ -582,7 +585,7 @@ def _read_file(render: Render, node: Node, files: FileValues, names: Mapping[str
 
 
 def _as_field(key: str, value: Any) -> Any:
-    """Return the value of a field as a case has it: ids and tags of any data set are text."""
+    """Return the value of a field with the type of a case: ids and tags of a data set are text."""
     match key:
         case "id" if value is None:
             return ""
@@ -596,7 +599,7 @@ def _as_field(key: str, value: Any) -> Any:
 
 
 def _split_tags(value: Any) -> list[str]:
-    """Return tags as a list: those in one text are separated by comma or semicolon."""
+    """Return tags as a list; in a text, commas or semicolons separate them."""
     if value is None:
         return []
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""A suite whose parts are read, before they are checked against each other."""
+"""A suite whose parts are read but not yet checked against each other."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,17 +30,17 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A suite whose parts are each right or wrong by themselves.
+    """A suite whose parts are each valid or invalid by themselves.
 
     Args:
-        node: the suite as it is written, with variables filled in for all but its entries.
-        settings: its settings; None if one of them is wrong.
+        node: the suite as it is written; variables are filled in, except in entries of lists.
+        settings: its settings; None if one of them is invalid.
         folder: the suite's folder.
-        overrides: what the command line says instead of the file.
+        overrides: values of the command line that replace the file's.
         offline: True if nothing will be called.
         providers: the entries of `providers`.
         judges: the entries of `judges`.
-        prompts: the prompts that are right.
+        prompts: the valid prompts.
         cases: the cases.
     """
 
@@ -85,7 +85,7 @@ class Draft:
 
     @cached_property
     def budget(self) -> Budget:
-        """The budget; an empty one if it is wrong."""
+        """The budget; an empty one if it is invalid."""
         if self.settings is not None and isinstance(self.settings.budget, Budget):
             return self.settings.budget
         return try_check(Budget, self.node["budget"]) or Budget()
@@ -97,24 +97,24 @@ class Draft:
 
     @cached_property
     def expectations(self) -> Sequence[tuple[Case, Sequence[Expectation]]]:
-        """Every case with what is expected of it, and with the parts of what is made of others."""
+        """Every case with its expectations, including the parts of composite ones."""
         return [(case, list(nested(case.expect))) for case in self.cases.cases]
 
     @cached_property
     def model_graders(self) -> Sequence[tuple[ModelGrader, Place]]:
         """A grader for each way of naming a model, with the place of the first one."""
-        found: dict[tuple[str | None, bool], tuple[ModelGrader, Place]] = {}
+        by_model: dict[tuple[str | None, bool], tuple[ModelGrader, Place]] = {}
         for case, expectations in self.expectations:
             for expectation in expectations:
                 grader = expectation.grader
                 if isinstance(grader, ModelGrader):
                     place = expectation.place or Place(case.file, case.line, "expect")
-                    found.setdefault((grader.provider, grader.embeds), (grader, place))
-        return list(found.values())
+                    by_model.setdefault((grader.provider, grader.embeds), (grader, place))
+        return list(by_model.values())
 
     @cached_property
     def grader_models(self) -> tuple[ProviderOptions, ...]:
-        """The judges, and the providers that graders ask although they are not selected to run."""
+        """The judges, and the providers that graders use although they are not selected to run."""
         names = {grader.provider for grader, _ in self.model_graders}
         idle = []
         for name, options in self.providers.by_name.items():
@@ -130,5 +130,5 @@ class Draft:
 
     @cached_property
     def places(self) -> Mapping[str, Place]:
-        """The place of what each provider and stage opens, by name."""
+        """The places of providers and stages, by name."""
         return {**self.judges.places, **self.cases.places, **self.providers.places}

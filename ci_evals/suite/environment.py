@@ -31,15 +31,14 @@ def read_dotenv(folder: Path) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """Fills in references to variables, and remembers which ones were used.
+    """Fills in references to variables, and records which ones were used.
 
     Args:
-        environ: where names are looked up; an empty value counts as not set, as in
-            `${NAME:-default}` of the shell.
-        offline: leave references to variables that are not set as they are: nothing will be
-            called.
-        verbatim: leave every text as it is: Python code can read the environment itself.
-        used: the variables that were used, with their values.
+        environ: the variables; an empty value counts as not set, as in `${NAME:-default}` of the
+            shell.
+        offline: keep references to unset variables, because nothing will be called.
+        verbatim: keep every text, because Python code can read the environment itself.
+        used: the variables that were used, with their values, which reports must redact.
     """
 
     environ: Mapping[str, str]
@@ -94,7 +93,10 @@ class Interpolation:
 
         text = re.sub(_REFERENCE, value_of, node.value)
         for name in unset:
-            text = f"the variable {name} is not set: export it, or put it in .env beside the config"
+            text = (
+                f"the variable {name} is not set: export it, or put it in .env next to the config"
+            )
+            # With a cause, a variable is reported once, however many places refer to it.
             yield node.problem(text)._replace(cause=name)
         if not names:
             return text

@@ -23,11 +23,11 @@ _LONGEST_BRIEF = 60
 
 
 def read_expect(node: Node, folder: Path) -> Reading[tuple[Expectation, ...]]:
-    """Read a list of expectations; those that are wrong are left out.
+    """Read a list of expectations, leaving out invalid ones.
 
     Args:
         node: the list.
-        folder: the suite's, where the team's own modules are looked for.
+        folder: the suite's folder, where the team's own modules are looked for.
     """
     entries = yield from entries_of(node)
     expectations = []
@@ -55,13 +55,13 @@ def entries_of(node: Node) -> Reading[Sequence[Node]]:
 
 
 def read_expectation(node: Node, folder: Path) -> Reading[Expectation | None]:
-    """Read one entry; None if it is wrong."""
+    """Read one entry; None if it is invalid."""
     entry = node.value
     if is_object(entry):
         return (yield from _read_object(node, folder))
-    wrong = _check_shape(node)
-    if wrong is not None:
-        yield node.problem(wrong)
+    shape_problem = _check_shape(node)
+    if shape_problem is not None:
+        yield node.problem(shape_problem)
         return None
     (name,) = entry
     try:
@@ -86,6 +86,8 @@ def read_expectation(node: Node, folder: Path) -> Reading[Expectation | None]:
             parts = options["of"]
         grader = yield from _read_parts(grader, parts, folder)
     _, negated = _split_negation(name)
+    # Kept only for graders that are checked against other parts of the suite: expectations without
+    # a place can be shared by cases.
     place = None
     if isinstance(grader, ModelGrader) and grader.provider is not None:
         place = options["provider"].place
@@ -98,7 +100,7 @@ def read_expectation(node: Node, folder: Path) -> Reading[Expectation | None]:
 
 
 def _check_shape(node: Node) -> str | None:
-    """Return what is wrong with an entry that is not one grader with its value."""
+    """Return the problem of an entry that is not one grader with its value."""
     entry = node.value
     if isinstance(entry, str):
         cls = _find_grader(entry)
@@ -128,16 +130,16 @@ def _unknown_grader(name: str) -> str:
 
 
 def _read_parts(grader: Composite, node: Node, folder: Path) -> Reading[Composite]:
-    """Return the grader with the expectations of which it is made."""
+    """Return a composite grader with its parts."""
     parts, problems = collect(read_expect(node, folder))
     yield from problems
     if not problems and not any(part.weight for part in parts):
-        yield node.problem("all of these have weight 0, so nothing would decide")
+        yield node.problem("all of these have weight 0, so none of them would count")
     return dataclasses.replace(grader, of=parts)
 
 
 def _common_options(grader: GraderOptions) -> dict[str, Any]:
-    """Return what an expectation takes over from the options that all graders have."""
+    """Return the fields of an expectation that come from options which all graders have."""
     return {
         "weight": grader.weight,
         "title": grader.name,
@@ -150,8 +152,8 @@ def _check_transform(grader: GraderOptions, node: Node, folder: Path) -> Reading
     if grader.transform is None:
         return
     if not grader.reads_text:
-        text = "this grader reads no text of the answer, so there is nothing to transform"
-        yield node.problem(f"{text}: leave it out")
+        text = "this grader does not read the text of the answer"
+        yield node.problem(f"{text}: remove `transform`")
         return
     from ci_evals.graders.transform import transform_problem
 
@@ -161,7 +163,7 @@ def _check_transform(grader: GraderOptions, node: Node, folder: Path) -> Reading
 
 
 def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
-    """Return what is wrong with a grader's options, or else what it needs and cannot find."""
+    """Return the problems of a grader's options, or else the package or file that it lacks."""
     problems = grader.problems()
     if problems:
         return problems
@@ -177,7 +179,7 @@ def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
 
 
 def _read_files(cls: type[GraderOptions], node: Node, folder: Path) -> Reading[Node | None]:
-    """Return a grader's options with the content of files that they name.
+    """Return a grader's options with the content of files in place of `{file: …}`.
 
     None if a file cannot be read.
     """
@@ -190,8 +192,8 @@ def _read_files(cls: type[GraderOptions], node: Node, folder: Path) -> Reading[N
         value = dict(value)
         for key in cls.from_file:
             if key in value:
-                value[key], found = collect(files.fill(node[key]))
-                problems += found
+                value[key], new_problems = collect(files.fill(node[key]))
+                problems += new_problems
     elif cls.short in cls.from_file:
         value, problems = collect(files.fill(node))
     yield from problems
@@ -211,8 +213,10 @@ def _read_options(cls: type[GraderOptions], node: Node) -> Reading[GraderOptions
                 return None
         if _is_long_form(cls, value):
             return (yield from check(cls, node))
+    # The short form is checked as `{value: …}`; paths of problems must not show a key that nobody
+    # wrote.
     grader, problems = collect(check(cls, node.with_value({cls.short: value})))
-    for problem in problems:  # whose path has a key that nobody wrote
+    for problem in problems:
         path = problem.path.removeprefix(f"{node.path}.{cls.short}")
         if path != problem.path:
             problem = problem._replace(path=node.path + path)  # noqa: PLW2901
@@ -239,7 +243,7 @@ def _takes_mapping(cls: Any) -> bool:
 
 
 def _describe_misplacement(entry: Mapping[str, Any]) -> str | None:
-    """Return the problem of an entry with several keys: graders, or options next to a grader."""
+    """Return the problem of an entry with several graders, or with options next to its grader."""
     names = [name for name in entry if _find_grader(name)]
     if len(names) > 1:
         return _describe_graders(entry, names)
@@ -249,26 +253,23 @@ def _describe_misplacement(entry: Mapping[str, Any]) -> str | None:
     cls = _find_grader(name)
     assert cls is not None
     keys = keys_of(cls)
-    beside = {key: value for key, value in entry.items() if key != name}
-    strangers = beside.keys() - set(keys)
+    extra = {key: value for key, value in entry.items() if key != name}
+    strangers = extra.keys() - set(keys)
     if strangers:
         stranger = min(strangers)
         known = keys
         if closest(stranger, (*keys, *GRADERS)):
             known = (*keys, *GRADERS)
-        return f"beside `{name}`: {unknown('key', stranger, known)}"
+        return f"next to `{name}`: {unknown('key', stranger, known)}"
     options = {cls.short: entry[name]}
     if _is_long_form(cls, entry[name]):
         options = entry[name]
-    verb = "stand"
-    if len(beside) == 1:
-        verb = "stands"
-    inside = _brief_mapping({**options, **beside})
-    return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {inside}`"
+    inside = _brief_mapping({**options, **extra})
+    return f"move {' and '.join(map(str, extra))} inside: `{name}: {inside}`"
 
 
 def _describe_graders(entry: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Return what is wrong with several graders in one entry."""
+    """Return the problem of several graders in one entry."""
     keys: set[str] = set()
     for name in names:
         keys.update(keys_of(_find_grader(name)))
@@ -276,14 +277,11 @@ def _describe_graders(entry: Mapping[str, Any], names: Sequence[str]) -> str:
     options = [key for key in entry if key in keys]
     if not options:
         return text
-    verb = "belong"
-    if len(options) == 1:
-        verb = "belongs"
-    return f"{text}; {' and '.join(options)} {verb} inside one of them"
+    return f"{text}; move {' and '.join(options)} inside one of them"
 
 
 def _as_key(entry: Mapping[str, Any]) -> str:
-    """Say how an assertion of another tool, `{type: contains, value: Paris}`, is written."""
+    """Return the spelling here of another tool's assertion `{type: contains, value: Paris}`."""
     name = entry["type"].replace("-", "_")
     cls = _find_grader(name)
     if cls is None:
@@ -303,7 +301,7 @@ def _brief_mapping(options: Mapping[str, Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    """Return a value as YAML would have it on one line, or dots for a long one."""
+    """Return a value as YAML on one line, or dots for a long one."""
     if isinstance(value, str) and value.isalpha():
         text = value
     else:
@@ -328,13 +326,13 @@ def _split_negation(name: str) -> tuple[str, bool]:
     bare = name.removeprefix(NEGATION)
     if bare == name or name in GRADERS.own:
         return name, False
-    if bare not in GRADERS.own and name in GRADERS:  # another package's, which begins so
+    if bare not in GRADERS.own and name in GRADERS:  # another package's grader called `not_…`
         return name, False
     return bare, True
 
 
 def own_templates(name: Any) -> tuple[str, ...]:
-    """Return the options of a grader that are templates of its own; none without such a grader."""
+    """Return the options of a grader that hold its own templates; none for unknown names."""
     if not isinstance(name, str):
         return ()
     cls = _find_grader(name)
@@ -393,8 +391,8 @@ def _read_negation(entry: "graders.Not", node: Node, folder: Path) -> Reading[Ex
 def _read_grader(entry: GraderOptions, node: Node, folder: Path) -> Reading[Expectation | None]:
     if isinstance(entry, ModelGrader) and is_object(entry.provider):
         yield node["provider"].problem(
-            "expected the name of a judge: give the suite what answers, as in judges=[my_judge],"
-            " and name it here, or leave `provider` out if it is the only one"
+            "expected the name of a judge: add the object to the suite, as in judges=[my_judge],"
+            " and name it here, or remove `provider` if it is the only judge"
         )
         return None
     grader = yield from check(type(entry), node)

@@ -1,4 +1,4 @@
-"""Values kept in files of their own: `{file: policy.md}`."""
+"""Values that are kept in files: `{file: policy.md}`."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from ci_evals.suite.yaml import parse, read_text
 
 
 def file_named(value: Any) -> str | None:
-    """Return the path that a value names with `{file: path}`; None for any other value."""
+    """Return the path in `{file: path}`; None for any other value."""
     if isinstance(value, Mapping) and len(value) == 1:
         path = value.get("file")
         if isinstance(path, str):
@@ -30,8 +30,8 @@ def file_url(value: Any) -> str | None:
 
 
 def name_file(path: str) -> str:
-    """Return the hint for a path written as text where the file's content is meant."""
-    return f"this is text; for what the file holds, write `{{file: {path}}}`"
+    """Return a hint for a path in place of the file's content."""
+    return f"this is text; for the file's content, write `{{file: {path}}}`"
 
 
 class FileValues:
@@ -51,10 +51,9 @@ class FileValues:
         return tuple(self._values)
 
     def fill(self, node: Node) -> Reading[Any]:
-        """Return a value or, if it names a file, the file's content.
+        """Return a value or, if it names a file, the file's content; None if it cannot be read.
 
-        .json, .yaml and .yml files hold data, any other text, which has no line feed at its end.
-        None if the file cannot be read.
+        .json, .yaml and .yml files hold data, other files text, without the final line feed.
         """
         name = file_named(node.value)
         if name is None:

@@ -1,4 +1,4 @@
-"""Fingerprints: they identify what is asked, of whom, and how the answer is judged."""
+"""Fingerprints of a question, the provider that is asked, and the way the answer is judged."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +14,13 @@ from ci_evals.suite.rendering import Rendered
 from ci_evals.user_code.targets import identity as identity_of
 from ci_evals.user_code.targets import identity as identity_of_target
 
-# Settings that change no answer, or that take part below.
+# Settings that change no answer, or that `provider_identity` adds itself.
 _CREDENTIALS = ("profile", "project", "token")
 _TOOLS = ("tools", "max_steps")
 _OF_ALL = [field.name for field in dataclasses.fields(ProviderOptions)]
 _UNSEEN = frozenset({*_CREDENTIALS, *_TOOLS, *_OF_ALL})
-# Only the names of these take part: their values may be secrets, which differ without meaning.
+# Only the names of these take part: their values may be secrets, which change without effect on
+# answers, and a fingerprint is public.
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})
 
 
@@ -29,8 +30,8 @@ class Fingerprints:
 
     Args:
         suite: the suite's own.
-        judgements: how the answers to each case are judged, by row.
-        cases: `asked.judged` of each case, by row, independent of its name.
+        judgements: by row, of the way that answers to a case are judged.
+        cases: by row, `question.judgement` of a case, independent of its id.
     """
 
     suite: str
@@ -48,10 +49,10 @@ def identify(
     """Fingerprint a suite and its cases.
 
     Args:
-        settings: what else decides what is asked: prompts, and how often.
-        providers: whom the suite asks.
-        judges: models that only graders ask.
-        grader_models: all models that graders ask, providers that they name included.
+        settings: further settings that decide what is asked: prompts, and how often.
+        providers: the providers.
+        judges: models that only graders use.
+        grader_models: all models that graders use, including providers that they name.
         cases: the cases.
     """
     identities: dict[str | None, Any] = {None: [provider_identity(judge) for judge in judges]}
@@ -59,23 +60,25 @@ def identify(
         identities[str(model.name)] = provider_identity(model)
     judgements = []
     prints = []
-    whole = []
+    identified_cases = []
     for case in cases:
         question = _question(case)
         judgement = digest(_judgement(case, identities))
         short_judgement = judgement[:16]
-        short_question = digest(question[1:])[:16]  # without the id
+        # Without the id, so that a renamed case is recognized.
+        short_question = digest(question[1:])[:16]
         judgements.append(short_judgement)
         prints.append(f"{short_question}.{short_judgement}")
-        whole.append(digest([question, judgement, case.runs]))
-    suite = digest([settings, [provider_identity(each) for each in providers], whole])
+        identified_cases.append(digest([question, judgement, case.runs]))
+    identified_providers = [provider_identity(options) for options in providers]
+    suite = digest([settings, identified_providers, identified_cases])
     return Fingerprints(suite, judgements, prints)
 
 
 def provider_identity(options: ProviderOptions) -> str:
-    """Return what decides a provider's answers, as JSON.
+    """Return the settings that decide a provider's answers, as JSON.
 
-    Its keys, rate limits, prices and time-outs take no part.
+    Keys, rate limits, prices and time-outs take no part.
     """
     settings: dict[str, Any] = {}
     for field in dataclasses.fields(options):
@@ -88,6 +91,7 @@ def provider_identity(options: ProviderOptions) -> str:
             value = sorted(value)
         settings[field.name] = value
     identity: list[Any] = [options.name, options.kind, settings]
+    # Each part joins only if it is set: fingerprints of suites without it stay as they are.
     if options.before or options.after:
         identity.append([options.before, options.after])
     if tools := getattr(options, "tools", ()):
@@ -106,7 +110,7 @@ def _tool_identity(tool: Any) -> Any:
 
 
 def setup_identity(setup: Iterable[Fixture]) -> list[Any]:
-    """Return what decides what fixtures set up: how each is made and shared, and not its values."""
+    """Return the settings that decide what fixtures set up."""
     identities = []
     for fixture in setup:
         target = fixture.python
@@ -117,7 +121,7 @@ def setup_identity(setup: Iterable[Fixture]) -> list[Any]:
 
 
 def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
-    """Return a provider's settings with those that a case overrides, if the provider has them."""
+    """Return a provider's settings with a case's overrides, if the provider has such settings."""
     if overrides == NO_OVERRIDES:
         return options
     names = {field.name for field in dataclasses.fields(options)}
@@ -132,29 +136,31 @@ def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> 
 
 
 def question_fingerprint(case: Case, rendered: Rendered, identity: str) -> str:
-    """Return what identifies a question to a provider with the given identity."""
+    """Return the fingerprint of a question to a provider with the given identity."""
     return digest([_question(case), rendered.input, rendered.messages, identity])
 
 
 def _question(case: Case) -> list[Any]:
-    asked = [case.id, case.input, case.vars, case.messages, case.metadata]
+    question = [case.id, case.input, case.vars, case.messages, case.metadata]
     if case.task:
-        asked.append(case.task.digest)
+        question.append(case.task.digest)
     if case.turns:
-        asked.append([turn.user for turn in case.turns])
+        question.append([turn.user for turn in case.turns])
     user = case.user
     if user is not None:
-        asked.append([provider_identity(user.provider), user.persona, user.goal, user.max_turns])
+        question.append([provider_identity(user.provider), user.persona, user.goal, user.max_turns])
     overrides = case.overrides
     if overrides != NO_OVERRIDES:
         recorded = None
         if case.recording is not None:
             recorded = case.recording.digest
         # The time-out takes no part: it changes no answer.
-        asked.append({"model": overrides.model, "params": overrides.params, "recorded": recorded})
+        question.append(
+            {"model": overrides.model, "params": overrides.params, "recorded": recorded}
+        )
     if case.setup:
-        asked.append({"setup": setup_identity(case.setup)})
-    return asked
+        question.append({"setup": setup_identity(case.setup)})
+    return question
 
 
 def _judgement(case: Case, judges: Mapping[str | None, Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with the fixtures of a `setup`, and what they are called."""
+"""Names and checks the fixtures of a `setup`, without setting them up."""
 
 from pathlib import Path
 
@@ -22,16 +22,16 @@ def fixture_name(fixture: Fixture) -> str:
 
 
 def fixture_problems(fixture: Fixture, folder: Path) -> list[str]:
-    """Return what is wrong with a fixture, without setting it up.
+    """Return the problems of a fixture, without setting it up.
 
     Args:
         fixture: the fixture.
-        folder: the suite's, where functions and programs are looked for.
+        folder: the suite's folder, where functions and programs are looked for.
     """
     if fixture.python is None and not fixture.command:
         return ["name a function with `python`, or a program with `command`"]
     if fixture.python is not None and fixture.command:
-        return ["has both `python` and `command`: make two entries of them"]
+        return ["has both `python` and `command`: write two entries"]
     if fixture.command:
         return _command_problems(fixture, folder)
     if fixture.teardown:
@@ -51,10 +51,10 @@ def fixture_problems(fixture: Fixture, folder: Path) -> list[str]:
 
 
 def _command_problems(fixture: Fixture, folder: Path) -> list[str]:
-    found = []
+    problems = []
     for command in (fixture.command, fixture.teardown):
         if command:
             from ci_evals.providers.command_line import command_problems, program_problems
 
-            found += command_problems(command) or program_problems(command, folder)
-    return found
+            problems += command_problems(command) or program_problems(command, folder)
+    return problems

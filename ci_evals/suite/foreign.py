@@ -10,7 +10,7 @@ from ci_evals.suite.nodes import Node
 
 
 class Importer(Protocol):
-    """A module that knows a format. Its types are those of the importers' package."""
+    """A module that reads a format; its types are defined by the importers' package."""
 
     def recognize(self, source: Any) -> bool:
         """Return True for a file of the format."""
@@ -20,7 +20,7 @@ class Importer(Protocol):
         """Make a draft of a suite.
 
         Raises:
-            ConfigError: a file that it names cannot be read.
+            ConfigError: a file that the config names cannot be read.
         """
         ...
 
@@ -28,8 +28,8 @@ class Importer(Protocol):
 def translate(path: Path, config: Node) -> tuple[Node, str, list[Problem]]:
     """Return a config as a suite of ours, the name of its tool, and the problems.
 
-    A config that no importer recognizes is returned as it is, with an empty name. A lost part is
-    a problem if an answer could pass for want of it.
+    A config that no importer recognizes is returned unchanged, with an empty name. A part that was
+    lost is a problem if a bad answer could pass without it.
 
     Raises:
         ConfigError: a file that the config names cannot be read.
@@ -41,7 +41,7 @@ def translate(path: Path, config: Node) -> tuple[Node, str, list[Problem]]:
     weakening = [part for part in draft.lost if part.weakens]
     problems = [Problem(part.file, part.line, part.what, part.reason) for part in weakening]
     for name in draft.files:
-        problems += [Problem(file, None, "", f"needs {name}, which an import writes")]
+        problems += [Problem(file, None, "", f"needs {name}, which only an import writes")]
     if problems:
         remedy = (
             f"`ci-evals import {file} --to evals.yaml` makes a suite of the rest,"

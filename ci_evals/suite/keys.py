@@ -1,4 +1,4 @@
-"""The keys of options: their names, their types, and the places of keys that belong elsewhere."""
+"""The keys of options: their names and types, and where a misplaced key belongs."""
 
 import dataclasses
 import types
@@ -10,19 +10,21 @@ from ci_evals.model.case import Case
 from ci_evals.suite.types import Suite
 
 Loc = tuple[int | str, ...]
-"""The keys and indices that lead to a value inside another."""
+"""Keys and indices that lead to a nested value."""
 
-_COMMON_KEYS = ("name", "description", "label")  # seldom meant for another place
+_COMMON_KEYS = ("name", "description", "label")  # too common to suggest another place
 
 
 def keys_of(cls: Any) -> tuple[str, ...]:
-    """Return the keys of a type; a field marked `found` is filled in by the loader."""
+    """Return the keys of a type, without the fields that the loader fills in."""
     return _keys(cls)
 
 
 @cache
 def _keys(cls: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(cls) if not field.metadata.get("found"))
+    return tuple(
+        field.name for field in dataclasses.fields(cls) if not field.metadata.get("set_by_loader")
+    )
 
 
 def required_keys(cls: Any) -> frozenset[str]:
@@ -40,7 +42,7 @@ def _required_keys(cls: Any) -> frozenset[str]:
 
 
 def class_at(kind: Any, loc: Loc) -> type | None:
-    """Return the dataclass to which a location inside a value of a type leads, if it is one."""
+    """Return the dataclass at a location inside a type; None for any other type there."""
     kinds = list(_members(kind))
     for part in loc:
         inner: list[Any] = []
@@ -70,13 +72,13 @@ def _members_inside(kind: Any, part: int | str) -> Iterator[Any]:
 
 
 def places_of(key: str, path: str, cls: type) -> list[str]:
-    """Return the places for which a key may be meant, as a message shows them: `'report.formats'`.
+    """Return the places where a key may belong, as messages show them: `'report.formats'`.
 
     Args:
-        key: what was written.
-        path: the place of its mapping.
-        cls: the type of the mapping; its `settings`, if it has any, are keys that belong deeper
-            into it.
+        key: the key as it is written.
+        path: the path of its mapping.
+        cls: the type of the mapping; its `settings`, if any, are the places of keys that belong
+            deeper inside.
     """
     if key in _COMMON_KEYS:
         return []
@@ -87,17 +89,17 @@ def places_of(key: str, path: str, cls: type) -> list[str]:
     place = _places().get(key)
     if place is not None:
         meant.append(place)
-    elif "[" not in path and key in keys_of(Case):  # a key in a list is seldom meant for another
+    elif "[" not in path and key in keys_of(Case):  # a key in a list seldom belongs in another list
         meant.append(repr(f"cases[].{key}"))
     return meant
 
 
 @cache
 def _places() -> Mapping[str, str]:
-    """Return the place of each key outside of lists; the uppermost of a key with several."""
+    """Return the place of each key outside of lists; of several places, the uppermost."""
     places: dict[str, str] = {}
     levels: list[tuple[str, type]] = [("", Suite)]
-    for path, cls in levels:  # which grows
+    for path, cls in levels:  # the list grows while it is read, level by level
         for name in keys_of(cls):
             if path:
                 places.setdefault(name, repr(f"{path}{name}"))
@@ -115,7 +117,7 @@ def _hints(cls: type) -> Mapping[str, Any]:
 
 
 def _members(kind: Any) -> Iterator[Any]:
-    """Yield the members of a union, or the one type that it is."""
+    """Yield the members of a union, or the type itself."""
     origin = get_origin(kind)
     if origin is Annotated:
         yield from _members(get_args(kind)[0])

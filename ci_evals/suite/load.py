@@ -45,11 +45,11 @@ def load_suite(
         path: the config file.
         environ: the environment; a `.env` file next to the config adds to it.
         overrides: values that win over the file's.
-        offline: nothing will be called, so keys and variables may be missing.
-        judging: judges will be called nevertheless, so theirs may not be missing.
+        offline: allow missing keys and variables, because nothing will be called.
+        judging: require those of judges, because they will be called even when `offline`.
 
     Raises:
-        ConfigError: with every problem of the file, its datasets and its environment.
+        ConfigError: every problem of the file, its datasets and its environment.
     """
     node, problems, origin = _read_config(path)
     loader = _Loader(path.resolve().parent, environ, offline=offline, judging=judging)
@@ -58,15 +58,15 @@ def load_suite(
 
 
 def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = False) -> CheckedSuite:
-    """Check a suite that was written in Python, by the rules of a file.
+    """Check a suite that is written in Python, with the rules for files.
 
     Args:
-        suite: the suite; one that was checked already is returned as it is.
-        environ: where keys are looked up; a `.env` file in the suite's folder adds to it.
-        offline: nothing will be called, so keys may be missing.
+        suite: the suite; a checked one is returned unchanged.
+        environ: the environment; a `.env` file in the suite's folder adds to it.
+        offline: allow missing keys, because nothing will be called.
 
     Raises:
-        ConfigError: with every problem.
+        ConfigError: every problem of the suite.
     """
     if isinstance(suite, CheckedSuite):
         return suite
@@ -85,10 +85,10 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
 
 
 def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
-    """Return the first `mock` provider of a config; the rest of the file need not be complete.
+    """Return the first `mock` provider of a config; the rest of the file may be incomplete.
 
     Raises:
-        ConfigError: there is none, or it is wrong.
+        ConfigError: there is no such provider, or it is invalid.
     """
     node, problems, _ = _read_config(path)
     loader = _Loader(path.resolve().parent, environ)
@@ -107,14 +107,15 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
 def load_judge(
     path: Path, environ: Mapping[str, str], name: str
 ) -> tuple[CheckedSuite, ProviderOptions]:
-    """Return a suite and its judge of a name, or else its provider.
+    """Return a suite, and its judge or else its provider of a name.
 
-    That one has its key; other providers need none.
+    Only that model needs its key.
 
     Raises:
-        ConfigError: with every problem of the file.
+        ConfigError: every problem of the file.
         UsageError: the model does not exist, or it answers with embeddings.
     """
+    # Read without keys first: only then is it known whose key is needed.
     known = load_suite(path, environ, offline=True)
     judges = [str(options.name) for options in known.judges]
     names = [*judges, *(str(options.name) for options in known.providers)]
@@ -138,7 +139,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _list_cases(suite: Suite) -> Any:
-    """Return the cases of a suite that was written in Python as a file would have them."""
+    """Return the cases of a suite in Python in the form that a file has."""
     cases = suite.cases
     if isinstance(cases, Case):
         return [cases]
@@ -164,7 +165,7 @@ def _read_config(path: Path) -> tuple[Node, list[Problem], str]:
     """Return a config, its problems so far, and the tool whose format it has; empty for ours.
 
     Raises:
-        ConfigError: it cannot be read, or is not a mapping.
+        ConfigError: the file cannot be read, or is not a mapping.
     """
     file = path.as_posix()
     value, lines, problems = parse(read_text(path, file), file)
@@ -181,7 +182,7 @@ def _read_config(path: Path) -> tuple[Node, list[Problem], str]:
 
 
 def _is_ours(config: dict[str, Any]) -> bool:
-    """Return True for a suite of ours: its providers have a `type`, or stand beside `cases`."""
+    """Return True for our format: providers have a `type`, or there are `cases` as well."""
     providers = config.get("providers")
     if not isinstance(providers, list):
         return False
@@ -197,9 +198,9 @@ class _Loader:
     Args:
         folder: where relative paths start.
         environ: the environment; `.env` in the folder adds to it.
-        offline: nothing will be called, so keys and variables may be missing.
-        judging: judges will be called nevertheless, so theirs may not be missing.
-        verbatim: `${NAME}` is text.
+        offline: allow missing keys and variables, because nothing will be called.
+        judging: require those of judges, because they will be called even when `offline`.
+        verbatim: read `${NAME}` as plain text.
     """
 
     def __init__(
@@ -228,28 +229,32 @@ class _Loader:
         Args:
             node: the suite as it is written.
             overrides: values that win over it.
-            problems: those that came up before.
+            problems: problems of an earlier step.
 
         Raises:
-            ConfigError: with every problem.
+            ConfigError: every problem of the suite.
         """
         folders = self._find_code_folders(node["pythonpath"])
         with code_in(folders):
-            draft, found = collect(self._read_draft(node, overrides))
-            found = [*problems, *found]
+            draft, draft_problems = collect(self._read_draft(node, overrides))
+            all_problems = [*problems, *draft_problems]
             for check_draft in CHECKS:
-                found += check_draft(draft)
-        if found or draft.settings is None:
-            raise ConfigError(once_per_cause(_in_file_order(found)))
+                all_problems += check_draft(draft)
+        if all_problems or draft.settings is None:
+            raise ConfigError(once_per_cause(_in_file_order(all_problems)))
         suite = self._complete(draft, draft.settings, node.value, folders)
-        suite = apply_overrides(suite, replace(overrides, providers=None))  # which are selected
+        # The draft has selected the providers already, under the names of their sweeps.
+        suite = apply_overrides(suite, replace(overrides, providers=None))
         too_many_runs = list(check_size(suite, node, overrides))
         if too_many_runs:
             raise ConfigError(too_many_runs)
         return suite
 
     def _find_code_folders(self, written: Node) -> CodeFolders:
-        """Return the folders of its code. A wrong `pythonpath` is found with its settings."""
+        """Return the folders of the suite's code.
+
+        Problems are ignored here: `_read_settings` reports an invalid `pythonpath`.
+        """
         filled, _ = collect(self.interpolation.fill(written))
         names = filled.value or ()
         if isinstance(names, str):
@@ -259,7 +264,7 @@ class _Loader:
         return find_code_folders(self.folder, [each for each in names if isinstance(each, str)])
 
     def _read_draft(self, written: Node, overrides: Overrides) -> Reading[Draft]:
-        """Read every part of a suite, each for itself."""
+        """Read every part of a suite by itself, so that one run finds the problems of all."""
         node, settings = yield from self._read_settings(written)
         providers, judges = ProviderList(node["providers"]), ProviderList(node["judges"])
         if "providers" in node:
@@ -278,7 +283,7 @@ class _Loader:
             from ci_evals.suite.prompts import read_prompts
 
             prompts = yield from read_prompts(node["prompts"], self.folder, self.interpolation)
-        with node_processes(self.folder):  # which parses the JavaScript of graders
+        with node_processes(self.folder):  # they parse the JavaScript of graders
             transform = yield from self._read_transform(node["transform"])
             threshold = None
             if settings is not None:
@@ -311,22 +316,22 @@ class _Loader:
     def _read_settings(self, written: Node) -> Reading[tuple[Node, Suite | None]]:
         """Return the suite with variables filled into its settings, and the settings.
 
-        The entries of its lists are left as they are written: each is read by itself.
+        The entries of its lists stay as they are written: each is read by itself.
         """
         values: dict[str, Any] = dict.fromkeys(written.value)
         for key in values:
             if key not in _ENTRIES:
                 filled = yield from self.interpolation.fill(written[key])
                 values[key] = filled.value
-        found = {"file": written.file, "line": written.line, "folder": self.folder}
-        settings = yield from check(Suite, written.with_value(values), found=found)
+        place = {"file": written.file, "line": written.line, "folder": self.folder}
+        settings = yield from check(Suite, written.with_value(values), extra=place)
         for key in _ENTRIES:
             if key in values:
                 values[key] = written.value[key]
         return written.with_value(values), resolve_texts(settings)
 
     def _read_transform(self, node: Node) -> Reading[str | None]:
-        """Return the suite's own `transform`; None if it has none, or if it is wrong."""
+        """Return the suite's own `transform`; None if it has none, or an invalid one."""
         if node.value is None:
             return None
         source = try_check(NonEmpty, node)
@@ -349,7 +354,7 @@ class _Loader:
             draft: the draft.
             settings: its settings.
             written: the suite as it is written, without values of the environment.
-            folders: those of its code.
+            folders: the folders of its code.
         """
         values = {field.name: getattr(settings, field.name) for field in fields(settings)}
         if settings.max_concurrency == "unlimited":
@@ -364,7 +369,7 @@ class _Loader:
             "stages": draft.stages,
             "prompts": draft.prompts,
             "cases": draft.cases.cases,
-            "expect": (),
+            "expect": (),  # every case has them by now
             "secrets": secret_values(variables, self.dotenv, visible),
             "places": draft.places,
             "code_folders": folders,
@@ -380,7 +385,10 @@ class _Loader:
 
 
 def _visible_values(models: Sequence[ProviderOptions]) -> Iterator[str]:
-    """Yield values that reports show anyway; without them, reports would be unreadable."""
+    """Yield names that must not be redacted even if they are values of variables.
+
+    Reports would be unreadable without them.
+    """
     for model in models:
         for key in ("name", "model", "base_url"):
             value = getattr(model, key, None)
@@ -389,7 +397,7 @@ def _visible_values(models: Sequence[ProviderOptions]) -> Iterator[str]:
 
 
 def _in_file_order(problems: Sequence[Problem]) -> list[Problem]:
-    """Return each problem once, by file as they come up and by line."""
+    """Return each problem once, in the order of files as they first occur, then of lines."""
     files = list(dict.fromkeys(problem.file for problem in problems))
     distinct = list(dict.fromkeys(problems))
     distinct.sort(key=lambda problem: (files.index(problem.file), problem.line or 0))

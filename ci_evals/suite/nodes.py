@@ -10,7 +10,7 @@ from ci_evals.suite.yaml import Lines
 T = TypeVar("T")
 
 Reading: TypeAlias = Generator[Problem, None, T]
-"""What a reader is: it yields every problem and returns what it could read.
+"""The type of a reader: it yields every problem and returns the value it could read.
 
 `case = yield from read_case(node)` passes the problems on; `collect` keeps them apart.
 """
@@ -24,7 +24,7 @@ class Hint(NamedTuple):
 
 
 def collect(reading: Reading[T]) -> tuple[T, list[Problem]]:
-    """Run a reader; return what it read, and its problems."""
+    """Run a reader; return its value and its problems."""
     problems = []
     while True:
         try:
@@ -34,7 +34,7 @@ def collect(reading: Reading[T]) -> tuple[T, list[Problem]]:
 
 
 def read_each(readings: Iterable[Reading[T]]) -> Reading[list[T]]:
-    """Run readers one after the other; return what each of them read."""
+    """Run readers one after the other; return their values."""
     values = []
     for reading in readings:
         value = yield from reading
@@ -63,7 +63,7 @@ class Node:
     def __getitem__(self, key: str | int) -> "Node":
         """Return the value under a key or at an index.
 
-        Where there is nothing, return None with the line of the whole.
+        Without such an entry, the value is None, at the line of the whole.
         """
         value = None
         if isinstance(self.value, dict | Mapping):

@@ -1,4 +1,4 @@
-"""Overrides: what the command line or the environment says instead of the file."""
+"""Values of the command line or the environment that replace those of the file."""
 
 import random
 from collections.abc import Collection, Iterable, Sequence
@@ -19,11 +19,10 @@ from ci_evals.suite.types import CheckedSuite, Reuse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Values of the command line or the environment that win over the file's; None leaves these.
+    """Values of the command line or the environment that replace the file's, unless None.
 
-    Some select what is run: `providers` by name; cases by `tags`, of which they have one, and by id
-    or a pattern of ids (`cases`), then the `first` so many, then a `sample` of so many, drawn by
-    the suite's seed.
+    Some select what is run: `providers` by name; cases with one of `tags` and with an id or a
+    pattern of ids in `cases`; of these the `first` n, and a random `sample` of n.
     """
 
     runs: int | None = None
@@ -50,11 +49,12 @@ _NO_SETTINGS = {"out", "executor", "reuse", "providers", *ALL_CASES}
 
 
 def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
-    """Return a suite with some values replaced and only what is selected of it, without the bars
-    for anything else.
+    """Return a suite with values replaced, restricted to the selected providers and cases.
+
+    Bars of the gate for anything else are removed.
 
     Raises:
-        UsageError: a provider, a tag or a case is named that the suite does not have.
+        UsageError: the suite does not have a provider, tag or case that is named.
     """
     changes: dict[str, Any] = {}
     for field in fields(overrides):
@@ -63,7 +63,7 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
             changes[field.name] = value
     if overrides.out is not None:
         changes["report"] = replace(suite.report, out=overrides.out.as_posix())
-    if overrides.executor is not None:  # the file still says what a run takes
+    if overrides.executor is not None:  # options that only the file has still apply
         changes["executor"] = overrides.executor.filled_from(suite.executor)
     if overrides.reuse is False:
         changes["reuse"] = None
@@ -93,7 +93,7 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
 def _restrict_gate(
     gate: Gate, variants: Sequence[Variant], cases: Sequence[Case], *, all_cases: bool
 ) -> Gate:
-    """Return the gate without bars for anything that is not selected."""
+    """Return the gate without the bars for anything that is not selected."""
     names = {variant.provider for variant in variants}
     bars = {name: bar for name, bar in gate.providers.items() if name in names}
     known_tags = _tags_of(cases)
@@ -129,10 +129,10 @@ def _is_measured(name: str, cases: Iterable[Case]) -> bool:
 
 
 def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> None:
-    """Refuse a selection by a tag or a case that none of the suites has.
+    """Refuse a selection with a tag or a case that none of the suites has.
 
     Raises:
-        UsageError: with what they have.
+        UsageError: a name is unknown, or nothing is selected.
     """
     cases: list[Case] = []
     for suite in suites:
@@ -153,7 +153,7 @@ def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> Non
 
 
 def select_cases(suite: CheckedSuite, overrides: Overrides) -> Sequence[Case]:
-    """Return the cases of a suite that are selected, and run on some provider of it."""
+    """Return the selected cases of a suite that run on at least one of its providers."""
     cases: list[Case] = []
     for case in suite.cases:
         chooses = bool(case.providers or case.prompts)
@@ -171,6 +171,7 @@ def select_cases(suite: CheckedSuite, overrides: Overrides) -> Sequence[Case]:
         cases = [case for case in cases if case.id in chosen]
     cases = cases[: overrides.first]
     if overrides.sample is not None and overrides.sample < len(cases):
+        # The same sample in every run, in the order of the file: a baseline of it can be compared.
         generator = random.Random(suite.seed)  # noqa: S311  no secret
         numbers = generator.sample(range(len(cases)), overrides.sample)
         cases = [cases[number] for number in sorted(numbers)]

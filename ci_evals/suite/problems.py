@@ -20,11 +20,11 @@ from ci_evals.suite.nodes import Hint, Node, Reading, collect
 T = TypeVar("T")
 
 _CHOICES = frozenset({"providers", "prompts"})
-"""Below the suite, these choose by name: `model` of another tool's case is not one of them."""
+"""In a case, these keys choose by name: `model` of another tool's case does not mean them."""
 MAX_KNOWN = 50  # names listed in a message
-MAX_UNKNOWN = 20  # unknown keys of one mapping, which is then damaged or another tool's
+MAX_UNKNOWN = 20  # unknown keys of one mapping; with more, it is damaged or another tool's
 
-# What pydantic's errors say is expected.
+# The kind of value that is expected, by the type of pydantic's error.
 _KINDS = {
     "int_type": "integer",
     "int_from_float": "integer",
@@ -83,7 +83,7 @@ def problems_of_cases(misfits: Iterable[tuple[Case, str, str]]) -> Iterator[Prob
 
 
 def once_per_cause(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with one for each cause that several share, at its first place."""
+    """Keep one problem for each cause that several share, at its first place."""
     others = Counter(problem.cause for problem in problems)
     listed: list[Problem] = []
     causes = {""}
@@ -98,7 +98,7 @@ def once_per_cause(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def and_more(others: int) -> str:
-    """Return ` and 2 more`, or nothing if there are no others."""
+    """Return ` and 2 more`; empty for none."""
     if others == 0:
         return ""
     return f" and {others:,} more"
@@ -108,9 +108,9 @@ def unknown(noun: str, name: str, known: Iterable[str]) -> str:
     """Return `unknown key 'promts', did you mean 'prompts'?`
 
     Args:
-        noun: what the name is a name of.
+        noun: the kind of thing that the name is for, such as `key`.
         name: the name.
-        known: the names that there are.
+        known: the names that exist.
     """
     if isinstance(name, Interpolated):
         name = f"${{{name.names[0]}}}"  # its value may be a secret
@@ -123,7 +123,7 @@ def suggestion(noun: str, name: str, known: Iterable[str]) -> str:
 
 
 def _suggest(noun: str, name: str, known: Collection[str]) -> Hint:
-    """Return a hint: the name here of what is another tool's, the closest name, or the known."""
+    """Return a hint: our name for another tool's, the closest name, or all known names."""
     from ci_evals.suite.spellings import translate_name
 
     translation = translate_name(noun, name, known)
@@ -146,7 +146,7 @@ def _suggest_key(key: str, path: str, cls: type, missing: str | None = None) -> 
         key: the key.
         path: the place of its mapping.
         cls: the type.
-        missing: the only required key that is missing, which the key may be meant for.
+        missing: the required key that is missing if there is exactly one: it may be meant.
     """
     from ci_evals.suite.spellings import translate_name
 
@@ -166,26 +166,26 @@ def _suggest_key(key: str, path: str, cls: type, missing: str | None = None) -> 
 
 
 def is_object(value: Any) -> bool:
-    """Return True for what only Python code can put into a suite: a grader, a function, a case."""
+    """Return True for a value that only Python code can hold: a grader, a function, a case."""
     return value is not None and not isinstance(value, str | int | float | dict | list | tuple)
 
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the adapter of a type, made when it is first asked for."""
+    """Return the adapter of a type, which is slow to make, once for each type."""
     return TypeAdapter(kind)
 
 
 def check(
-    kind: type[T], node: Node, *, found: Mapping[str, Any] | None = None, unread: Sequence[str] = ()
+    kind: type[T], node: Node, *, extra: Mapping[str, Any] | None = None, unread: Sequence[str] = ()
 ) -> Reading[T | None]:
-    """Make a value of a type out of what is written; return None if it is wrong.
+    """Validate a written value as a type; return None if it is invalid.
 
     Args:
         kind: a dataclass whose fields are the keys, or any other type.
         node: a mapping of plain values, or an object that was made in Python.
-        found: values of fields that are not written.
-        unread: keys that are allowed and skipped.
+        extra: values of fields that the file does not set.
+        unread: keys that are allowed and ignored.
     """
     value = node.value
     strangers: list[str] = []
@@ -196,8 +196,9 @@ def check(
         if strangers:
             suggested = yield from _check_unknown_keys(kind, node, strangers)
         value = {key: item for key, item in value.items() if key in keys}
-        if found is not None:
-            value.update(found)
+        if extra is not None:
+            value.update(extra)
+    # Checked even with unknown keys, so that wrong values are reported at the same time.
     try:
         checked = _adapter(cast("Any", kind)).validate_python(value)
     except ValidationError as error:
@@ -270,14 +271,14 @@ def _resolve_item(item: Any) -> Any:
 def _describe_errors(
     kind: Any, node: Node, value: Any, errors: Sequence[ErrorDetails], unknown_for: Collection[str]
 ) -> Iterator[Problem]:
-    """Yield one problem for each place, and none for what holds a wrong part.
+    """Yield one problem per place; skip containers whose contents are already reported.
 
     Args:
         kind: the type.
         node: what is written.
-        value: what was checked.
+        value: the checked value.
         errors: pydantic's errors.
-        unknown_for: required keys for which unknown ones were meant, as another problem says.
+        unknown_for: required keys that another problem suggests for unknown ones.
     """
     wrong: dict[Loc, list[ErrorDetails]] = {}
     missing: dict[Loc, None] = {}
@@ -288,9 +289,9 @@ def _describe_errors(
         else:
             wrong.setdefault(loc, []).append(error)
     suggested: set[Loc] = {(key,) for key in unknown_for}
-    for loc, found in wrong.items():
+    for loc, errors_there in wrong.items():
         place = _node_at(node, loc)
-        if found[0]["type"] == "unexpected_keyword_argument":
+        if errors_there[0]["type"] == "unexpected_keyword_argument":
             parent, key = loc[:-1], str(loc[-1])
             outer = _node_at(node, parent)
             cls = class_at(kind, parent)
@@ -301,8 +302,10 @@ def _describe_errors(
                 hint = _suggest_key(key, outer.path, cls)
             suggested.update((*parent, each) for each in hint.keys)
             yield place.problem(f"unknown key {key!r}{hint.text}")._replace(path=outer.path)
-        elif not _holds_another(loc, (*wrong, *missing)) or not all(map(_is_about_kind, found)):
-            yield place.problem(_message(kind, loc, place.value, found))
+        elif not _holds_another(loc, (*wrong, *missing)) or not all(
+            map(_is_about_kind, errors_there)
+        ):
+            yield place.problem(_message(kind, loc, place.value, errors_there))
     for loc in missing:
         if loc not in suggested:
             yield _node_at(node, loc[:-1]).problem(f"the key {loc[-1]!r} is missing")
@@ -344,13 +347,13 @@ _BESIDES_WORDS = ("boolean", "integer", "number")
 
 
 def _message(kind: Any, loc: Loc, value: Any, errors: Sequence[ErrorDetails]) -> str:
-    """Return what is wrong at one place.
+    """Return the message for the errors at one place.
 
     In a union, members of another kind than what is written say nothing if one of the right kind
     refuses the value.
     """
     kinds = {_KINDS[error["type"]]: None for error in errors if error["type"] in _KINDS}
-    kinds.pop("nothing", None)
+    kinds.pop("nothing", None)  # `null` is the same as leaving the key out
     refusals = [error for error in errors if error["type"] not in _KINDS]
     if not refusals:
         expected = " or ".join(_KIND_NAMES[each] for each in kinds) or str(errors[0]["msg"])
@@ -424,7 +427,7 @@ def _describe(value: Any) -> str:
 
 
 def _advise(value: Any, kinds: Mapping[str, None], refusal: ErrorDetails | None = None) -> str:
-    """Return what to write instead, for the usual slips.
+    """Return advice for the usual slips.
 
     Args:
         value: what is written.

@@ -1,4 +1,4 @@
-"""Prompts that a function of the team's own makes, called once for each case as a suite is read."""
+"""Prompts made by a function of the team's own, called for each case when a suite is read."""
 
 import inspect
 import json
@@ -38,15 +38,15 @@ def function_problem(function: str, folder: Path) -> str | None:
 def make_prompts(
     prompts: Sequence[Prompt], cases: Sequence[Case], node: Node, folder: Path
 ) -> Reading[tuple[Prompt, ...]]:
-    """Return prompts with what their functions make for each case; others as they are."""
+    """Call the functions of prompts for each case; return other prompts unchanged."""
     made = []
     for prompt in prompts:
         if prompt.function is None:
             made.append(prompt)
             continue
-        wrong = function_problem(prompt.function, folder)
-        if wrong is not None:
-            yield node.problem(wrong)
+        lack = function_problem(prompt.function, folder)
+        if lack is not None:
+            yield node.problem(lack)
             continue
         try:
             chosen = [case for case in cases if not case.prompts or prompt.name in case.prompts]
@@ -70,7 +70,7 @@ def _context(case: Case) -> Mapping[str, Any]:
 
 
 def call_function(function: str, calls: Sequence[Sequence[Any]], folder: Path) -> list[Any]:
-    """Return what a function returns for each list of arguments. What it prints goes to stderr.
+    """Call a function with each list of arguments. Its output goes to stderr.
 
     Args:
         function: `module:function`, or a file of JavaScript.
@@ -78,7 +78,7 @@ def call_function(function: str, calls: Sequence[Sequence[Any]], folder: Path) -
         folder: the folder of the suite.
 
     Raises:
-        ConfigError: it raised, or is async.
+        ConfigError: the function raised, or is async.
     """
     if split_file(function) is not None:
         return call_file(function, calls, folder)
@@ -92,7 +92,7 @@ def call_function(function: str, calls: Sequence[Sequence[Any]], folder: Path) -
         raise ConfigError([_problem(f"{function} raised {describe_crash(error)}")]) from error
     for value in returned:
         if inspect.iscoroutine(value):
-            value.close()  # else it warns that it was never awaited
+            value.close()  # avoids the warning that it was never awaited
             raise ConfigError([_problem(f"{function} is async: make it a plain function")])
     return returned
 
@@ -101,7 +101,7 @@ def _read_turns(value: Any, function: str, case: Case) -> PromptTurns:
     """Return the turns of a text or of a list of messages, which may be JSON in a text.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the value is neither.
     """
     messages = value
     if isinstance(value, Mapping) and set(value) == {"prompt"}:

@@ -17,13 +17,13 @@ from ci_evals.suite.rendering import Templates, template_sources
 from ci_evals.suite.types import PromptTemplate
 from ci_evals.suite.yaml import read_text
 
-_LONGEST_PATH = 200  # bytes; no file system takes a name of more than 255
+_LONGEST_PATH = 200  # bytes; usual file systems have names of at most 255
 
 
 def read_prompts(
     node: Node, folder: Path, interpolation: Interpolation
 ) -> Reading[tuple[Prompt, ...]]:
-    """Read every prompt, in the order of the file; those that are wrong are left out."""
+    """Read every prompt in file order, leaving out invalid ones."""
     if node.value is None:
         return ()
     if not isinstance(node.value, list | tuple):
@@ -45,9 +45,9 @@ def read_prompts(
         if prompt.name in prompts:
             text = f"a second prompt called {prompt.name!r}: give it another `name`"
             yield entry.problem(text)
-        wrong = _check_templates(prompt)
-        if wrong is not None:
-            yield entry.problem(f"not a valid template: {wrong}")
+        template_problem = _check_templates(prompt)
+        if template_problem is not None:
+            yield entry.problem(f"not a valid template: {template_problem}")
         else:
             prompts[prompt.name] = prompt
     return tuple(prompts.values())
@@ -92,7 +92,7 @@ def _read_prompt(node: Node, folder: Path, default_name: str) -> Reading[Prompt 
 
 
 def _find_path(value: Any, folder: Path) -> str | None:
-    """Return the path of a file that stands where a template is expected."""
+    """Return the path that is written in place of a template; None if it is not a path."""
     if not isinstance(value, str):
         return None
     url = file_url(value)
@@ -100,6 +100,7 @@ def _find_path(value: Any, folder: Path) -> str | None:
         return url
     if "{" in value or "\n" in value:
         return None
+    # `is_file` raises for longer names in some releases of Python.
     if len(value.encode(errors="surrogatepass")) >= _LONGEST_PATH:
         return None
     if (folder / value).is_file():
@@ -108,7 +109,7 @@ def _find_path(value: Any, folder: Path) -> str | None:
 
 
 def _check_templates(prompt: Prompt) -> str | None:
-    """Return what is wrong with the first invalid template of a prompt."""
+    """Return the problem of the first invalid template of a prompt."""
     templates = Templates()
     for _, content in prompt.turns:
         for source in template_sources(content):

@@ -29,9 +29,9 @@ class ProviderEntry:
 
     Args:
         node: the entry as it is written.
-        options: its options, with a name; None if it is so wrong that it has none.
-        problems: what is wrong with it.
-        places: the place of what it opens, and of its stages, by name.
+        options: its options, with a name; None if they cannot be read or named.
+        problems: its problems.
+        places: its place and those of its stages, by name.
     """
 
     node: Node
@@ -41,7 +41,7 @@ class ProviderEntry:
 
     @property
     def name(self) -> str:
-        """Its name, which is a guess for one that is wrong."""
+        """Its name; a guess if it is invalid."""
         if self.options is not None:
             return str(self.options.name)
         return _guess_name(self.node.value)
@@ -64,7 +64,7 @@ class ProviderList:
     Args:
         node: the list as it is written.
         entries: all entries, selected or not.
-        selection: the names of those that are selected; None if all of them are.
+        selection: the names of the selected entries; None for all.
     """
 
     node: Node
@@ -78,12 +78,12 @@ class ProviderList:
 
     @cached_property
     def by_name(self) -> Mapping[str, ProviderOptions]:
-        """The options of every entry that has some, selected or not."""
+        """The options of every readable entry, selected or not."""
         return {entry.name: entry.options for entry in self.entries if entry.options is not None}
 
     @cached_property
     def selected(self) -> tuple[ProviderOptions, ...]:
-        """The providers that are selected; of those with the same name, the first one."""
+        """The selected providers; of several with the same name, the first one."""
         chosen: dict[str, ProviderOptions] = {}
         for entry in self.entries:
             if entry.options is not None and self.is_selected(entry.name):
@@ -92,7 +92,7 @@ class ProviderList:
 
     @cached_property
     def places(self) -> Mapping[str, Place]:
-        """The place of what each provider and stage opens, by name."""
+        """The places of providers and stages, by name."""
         places: dict[str, Place] = {}
         for entry in self.entries:
             for name, place in entry.places.items():
@@ -106,7 +106,7 @@ class ProviderList:
         """Return the first entry of a name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such entry.
         """
         for entry in self.entries:
             if entry.name == name:
@@ -114,9 +114,9 @@ class ProviderList:
         raise KeyError(name)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with the selected entries and with the selection.
+        """Yield the problems of the selected entries and of the selection.
 
-        Entries that are left out need not be complete.
+        Entries that are not selected may be incomplete.
         """
         seen: set[str] = set()
         for entry in self.entries:
@@ -140,7 +140,8 @@ class ProviderList:
             yield option.problem(unknown("provider", name, self.names))
         if not strangers:
             return
-        for entry in self.entries:  # one that is wrong may be meant, by the name it will have
+        # The name of an invalid entry is a guess, so an unknown name may mean such an entry.
+        for entry in self.entries:
             if entry.options is None and not self.is_selected(entry.name):
                 yield from entry.problems
 
@@ -164,13 +165,13 @@ class ProviderReader:
         sweeps: Sequence[Sweep] = (),
         sweeps_node: Node | None = None,
     ) -> Reading[ProviderList]:
-        """Read the entries of a list; what is wrong with an entry stays with it.
+        """Read the entries of a list, each with its own problems.
 
         Args:
             node: the list.
-            selection: the names of those that are selected to run; None for all of them.
-            sweeps: the sweeps of the suite, each of which makes several providers of one.
-            sweeps_node: the same as they are written.
+            selection: the names of the providers that are selected to run; None for all.
+            sweeps: the sweeps of the suite, each of which turns one provider into several.
+            sweeps_node: the sweeps as they are written.
         """
         if not isinstance(node.value, list | tuple) or not node.value:
             yield node.problem("expected a list with at least one provider")
@@ -182,7 +183,7 @@ class ProviderReader:
         variants: dict[str, list[ProviderEntry]] = {}
         for entry, nodes in zip(entries, points, strict=True):
             if nodes is not None:
-                variants[entry.name] = [self.read_entry(each) for each in nodes]
+                variants[entry.name] = [self.read_entry(variant) for variant in nodes]
         if selection is not None:
             selection = _expand_names(selection, variants)
         expanded: list[ProviderEntry] = []
@@ -246,7 +247,9 @@ class ProviderReader:
                 stages = [stages]
             if any(map(is_object, stages)):
                 names = "'module:function', 'module:object.method' or the name of a provider"
-                text = f"stages go by name, which the cache needs: write {key}=[…] with {names}"
+                text = (
+                    f"stages are given by name, which the cache needs: write {key}=[…] with {names}"
+                )
                 yield node[key].problem(text)
                 return None
         return (yield from check(type(options), node.with_value(options)))
@@ -265,10 +268,10 @@ class ProviderReader:
         try:
             name = options.name or options.default_name
         except ValueError:
-            return None  # what cannot be named is among the problems above
+            return None  # the value that it would be named after is one of the problems above
         if options.name and "," in options.name:
             yield node.problem(
-                f"the name {name!r} has a comma, which stands between names in --providers:"
+                f"the name {name!r} has a comma, which separates names in --providers:"
                 " give it another `name`"
             )
         options = yield from self._add_key(options, node)
@@ -286,17 +289,17 @@ class ProviderReader:
             yield node["api_key"].problem(text)._replace(cause=variable)
             return options
         self.interpolation.used[variable] = value
-        return replace(options, api_key=Secret(value, variable))  # type: ignore[call-arg]  # all that have a variable
+        return replace(options, api_key=Secret(value, variable))  # type: ignore[call-arg]  # every provider with a key variable has the field
 
 
 def _as_text(kind: Any) -> str:
     if isinstance(kind, str):
-        return kind  # which may be text of the environment
+        return kind  # not `str(kind)`: an `Interpolated` is not shown in messages
     return str(kind)
 
 
 def _describe_provider(node: Node) -> str:
-    """Return what is expected in place of an entry that is not a provider."""
+    """Return the problem of an entry that is not a provider."""
     if node.in_code and not isinstance(node.value, Mapping):
         return f"{_EXPECTED}, got {node.value!r:.80}"
     if isinstance(node.value, str):
@@ -311,16 +314,17 @@ def _describe_provider(node: Node) -> str:
 def stage_options(
     named_by: Sequence[ProviderOptions], known: Mapping[str, ProviderOptions]
 ) -> Mapping[str, ProviderOptions]:
-    """Return the provider for each stage that others name.
+    """Return the provider of each stage that others name.
 
     Args:
         named_by: the providers that name stages.
-        known: the suite's providers, selected or not; any other name is a function.
+        known: the suite's providers, selected or not; other names are functions.
     """
     stages: dict[str, ProviderOptions] = {}
     for provider in named_by:
         for name in (*provider.before, *provider.after):
             if name in known:
+                # A provider in the role of a stage has no stages: they could form a circle.
                 stages[name] = replace(known[name], before=(), after=())
             else:
                 from ci_evals.providers.python import Python
@@ -329,17 +333,17 @@ def stage_options(
     return stages
 
 
-# Sweeps, `variants` in the file: one entry of `providers` under every combination of some settings.
+# Sweeps (`variants` in the file): an entry of `providers` with every combination of some settings.
 
 
 def expand_sweeps(
     sweeps: Sequence[Sweep], node: Node, entries: Sequence[ProviderEntry]
 ) -> Reading[list[list[Node] | None]]:
-    """Return for each provider the nodes of its variants; None for one that is not swept.
+    """Return the nodes of each provider's variants; None for a provider without a sweep.
 
     Args:
         sweeps: the sweeps.
-        node: the same as they are written.
+        node: the sweeps as they are written.
         entries: the providers.
     """
     names = [entry.name for entry in entries]
@@ -367,7 +371,7 @@ def expand_sweeps(
 def _expand_names(
     names: Sequence[str], variants: Mapping[str, Sequence[ProviderEntry]]
 ) -> list[str]:
-    """Return names of providers, with those of all its variants in place of one that is swept."""
+    """Replace the name of each provider that has a sweep by the names of its variants."""
     expanded: list[str] = []
     for name in names:
         if name in variants:
@@ -378,7 +382,7 @@ def _expand_names(
 
 
 def _expand_grid(sweep: Sweep, entry: ProviderEntry, grid: Node) -> Reading[list[Node]]:
-    """Return a provider under every combination of the grid's values."""
+    """Return a provider with every combination of the grid's values."""
     places: dict[str, tuple[str, ...]] = {}
     for key in sweep.grid:
         place = _place_in_provider(key, entry.node)
@@ -412,7 +416,7 @@ def _place_in_provider(key: str, node: Node) -> tuple[str, ...] | None:
     path = tuple(key.split("."))
     kind = node.value.get("type")
     if not isinstance(kind, str) or kind not in PROVIDERS:
-        return path  # what is wrong with the type is a problem of the entry
+        return path  # the entry itself reports the wrong type
     keys = keys_of(PROVIDERS[kind])
     if path[0] in keys and path[0] != "name":
         return path
@@ -422,7 +426,7 @@ def _place_in_provider(key: str, node: Node) -> tuple[str, ...] | None:
 
 
 def _set(node: Node, place: Sequence[str], value: Any, line: int | None) -> Node:
-    """Return a copy of a mapping in which one value inside is set, written in another line."""
+    """Return a copy of a mapping with a nested value set, which is written on another line."""
     first, *rest = place
     if rest:
         inner = _set(node[first], rest, value, line)
@@ -437,7 +441,7 @@ def _set(node: Node, place: Sequence[str], value: Any, line: int | None) -> Node
 
 
 def _label(value: Any, values: Sequence[Any]) -> str:
-    """Return a value as part of a name, which has no comma; a list or mapping by its number."""
+    """Return a value as part of a name, without commas; a list or mapping as its number."""
     if isinstance(value, Mapping | list):
         return f"#{values.index(value) + 1}"
     if value is None:

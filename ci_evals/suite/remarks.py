@@ -1,4 +1,4 @@
-"""Remarks on suites that can be run: checks that never fail, rules that undo each other."""
+"""Warnings about valid suites: checks that never fail, rules that cancel each other."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ _CHECKS_OF_FORM = {"not_empty", "latency", "cost", "max_length", "word_count", "
 
 
 def remarks(suite: CheckedSuite) -> Iterator[Problem]:
-    """Yield remarks on a suite that can be run. One cause is told once, at its first case."""
+    """Yield remarks on a valid suite. Each cause is reported once, at its first case."""
     yield from _critical_in_quarantine(suite)
     yield from _endless_latencies(suite)
     yield from _rounds_without_end(suite)
@@ -35,18 +35,18 @@ def _critical_in_quarantine(suite: CheckedSuite) -> Iterator[Problem]:
         if critical and case.quarantine is not None:
             cases.append(case)
     if cases:
-        text = "is critical and in quarantine: it blocks nothing until the quarantine goes"
+        text = "is critical and in quarantine: it blocks nothing while quarantined"
         yield _remark(cases, text)
 
 
 def _endless_latencies(suite: CheckedSuite) -> Iterator[Problem]:
-    """Find bounds of the latency that no answer exceeds, as its call is ended before."""
+    """Find `latency` limits longer than the time-out."""
     from ci_evals.graders.limits import Latency
 
     longest_s = max(options.timeout_s or suite.timeout_s for options in suite.providers)
-    found: dict[tuple[float, float], list[Case]] = {}
+    by_limits: dict[tuple[float, float], list[Case]] = {}
     for case in suite.cases:
-        if case.is_conversation:  # its calls take longer together
+        if case.is_conversation:  # the time-out is for each call, the latency for all of them
             continue
         timeout_s = case.timeout_s or longest_s
         for expectation in leaves(case.expect):
@@ -54,14 +54,14 @@ def _endless_latencies(suite: CheckedSuite) -> Iterator[Problem]:
             if isinstance(grader, Latency):
                 limit_s = max(grader.value or 0.0, grader.first_token or 0.0)
                 if limit_s > timeout_s:
-                    found.setdefault((limit_s, timeout_s), []).append(case)
-    for (limit_s, timeout_s), cases in found.items():
-        text = f"`latency` of {limit_s:g} s never fails: a call is ended after {timeout_s:g} s"
+                    by_limits.setdefault((limit_s, timeout_s), []).append(case)
+    for (limit_s, timeout_s), cases in by_limits.items():
+        text = f"`latency` of {limit_s:g} s never fails: calls time out after {timeout_s:g} s"
         yield _remark(cases, f"{text} (`timeout_s`); both are in seconds")
 
 
 def _rounds_without_end(suite: CheckedSuite) -> Iterator[Problem]:
-    """Find a `max_runs` that a bar of 1 makes useless."""
+    """Find a `max_runs` that cannot end early on a pass because a bar is 1."""
     most = suite.max_runs
     if most is None or most <= suite.runs:
         return
@@ -78,8 +78,8 @@ def _rounds_without_end(suite: CheckedSuite) -> Iterator[Problem]:
 
 
 def _templates_not_filled_in(suite: CheckedSuite) -> Iterator[Problem]:
-    """Find templates in the question of a case with vars. The names of its vars are refused."""
-    found: dict[str, list[Case]] = {}
+    """Find templates in the question of a case with vars. `CaseReader` refuses known names."""
+    by_text: dict[str, list[Case]] = {}
     for case in suite.cases:
         if not case.vars or not case.file.lower().endswith(WRITTEN_BY_HAND):
             continue  # a row of data is sent as it is
@@ -89,16 +89,16 @@ def _templates_not_filled_in(suite: CheckedSuite) -> Iterator[Problem]:
         for name in sorted(names - case.vars.keys()):
             text = f"`{name}` in braces is sent as it is: only `prompts` and `expect` are templates"
             if name == "vars":
-                text += ", in which a var goes by its own name, without `vars.`"
+                text += ", where a var is written without `vars.`"
             elif close := closest(name, case.vars):
                 text += f"; did you mean the var {close!r}?"
-            found.setdefault(text, []).append(case)
-    for text, cases in found.items():
+            by_text.setdefault(text, []).append(case)
+    for text, cases in by_text.items():
         yield _remark(cases, text)
 
 
 def _right_answers_not_looked_for(suite: CheckedSuite) -> Iterator[Problem]:
-    """Find rows with a right answer of which only the form of the answer is checked."""
+    """Find table rows with a right answer whose checks look only at the answer's form."""
     cases = []
     for case in suite.cases:
         names = {each.name for each in leaves(case.expect)}
@@ -111,7 +111,7 @@ def _right_answers_not_looked_for(suite: CheckedSuite) -> Iterator[Problem]:
 
 
 def _question_texts(case: Case) -> Iterator[str]:
-    """Yield every text that a case asks with."""
+    """Yield every text of a case's question."""
     yield from _texts_in(case.input)
     for message in case.messages:
         yield from _texts_in(message)

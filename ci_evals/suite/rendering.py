@@ -1,4 +1,4 @@
-"""Renders what a provider is sent: prompts filled in with a case's vars, or the case as it is."""
+"""Renders the input of a provider: a prompt filled in with a case's vars, or the case as it is."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class Templates:
     """Renders prompts; each template is compiled once.
 
     Args:
-        folder: the suite's, where the paths of images and files start.
+        folder: the suite's folder, where the paths of images and files start.
     """
 
     def __init__(self, folder: Path = Path()) -> None:
@@ -36,18 +36,18 @@ class Templates:
         self._renderers: dict[str, Render] = {}
 
     def render(self, prompt: Prompt | None, case: Case) -> Rendered:
-        """Fill a prompt with a case's vars and `input`; without a prompt the case speaks for
-        itself.
+        """Fill in a prompt with a case's vars and `input`; without a prompt, use the case as it is.
 
         Raises:
-            jinja2.TemplateError: the template is wrong or asks for what the case does not have.
-            ValueError: an image or a file that it names is not there.
+            jinja2.TemplateError: the template is invalid, or uses a name without a value.
+            ValueError: an image or a file that it names does not exist.
         """
         if prompt is None:
             return _render_case(case)
         values = variables(case)
         turns = []
         for role, content in _turns_of(prompt, case):
+            # Only a whole message can carry images and files; a template makes text.
             if isinstance(case.input, Message) and _is_only_input(content):
                 turns.append(replace(case.input, role=role))
             else:
@@ -71,6 +71,7 @@ class Templates:
 
     def value(self, source: str, values: Mapping[str, Any]) -> Any:
         """Render a template text; an expression for a list or a mapping keeps its type."""
+        # Any other value is the text that a prompt would have.
         text = self.text(source, values)
         if source not in self._renderers:
             self._renderers[source] = json_renderer(source)
@@ -83,7 +84,7 @@ class Templates:
         """Return the template of a source text.
 
         Raises:
-            jinja2.TemplateSyntaxError: it is not valid.
+            jinja2.TemplateSyntaxError: the template is invalid.
         """
         template = self._compiled.get(source)
         if template is None:
@@ -107,7 +108,7 @@ def _as_rendered(turns: Sequence[Message], case: Case) -> Rendered:
 
 
 def names_without_value(prompt: Prompt | None, case: Case) -> frozenset[str]:
-    """Return the names that a prompt uses and that have no value in a case."""
+    """Return the names in a prompt that have no value in a case."""
     if prompt is None:
         return frozenset()
     used: set[str] = set()
@@ -118,7 +119,7 @@ def names_without_value(prompt: Prompt | None, case: Case) -> frozenset[str]:
 
 
 def unfilled(prompt: Prompt, case: Case) -> Rendered:
-    """Return a prompt as it is written, for a case whose other vars are known only in a run."""
+    """Return a prompt as it is written, for a case whose vars are not all known before a run."""
     turns = [Message(role, content) for role, content in _turns_of(prompt, case)]
     return _as_rendered(turns, case)
 
@@ -128,7 +129,7 @@ def _is_only_input(content: str | Sequence[Part]) -> bool:
 
 
 def variables(case: Case) -> dict[str, Any]:
-    """Return what the templates of a suite may use: a case's vars, and its input if it has one."""
+    """Return the names for templates of a suite: a case's vars, and its input if it has one."""
     if case.input is None:
         return dict(case.vars)
     value = case.input
@@ -142,8 +143,8 @@ class _NotText:
 
     def __str__(self) -> str:
         raise ValueError(
-            "the case's input has an image or a file, which `{{ input }}` cannot put into a text: "
-            "give it a message of its own, {role: user, content: '{{ input }}'}"
+            "the case's input has an image or a file, which `{{ input }}` cannot put into text:"
+            " give it a message of its own, {role: user, content: '{{ input }}'}"
         )
 
 
@@ -166,7 +167,7 @@ def template_sources(content: str | Sequence[Part]) -> Iterator[str]:
 
 
 def _render_case(case: Case) -> Rendered:
-    """Return a case as it is: what it asks, after its messages."""
+    """Return a case as it is: its messages, then its input or vars."""
     if case.is_conversation and case.input is None:
         return Rendered(None, case.messages)
     if case.messages and case.input is None:

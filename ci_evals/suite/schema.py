@@ -1,4 +1,4 @@
-"""The JSON Schema of `evals.yaml`, made of the types that check it."""
+"""The JSON Schema of `evals.yaml`, made from the types that check it."""
 
 import json
 from collections.abc import Iterable
@@ -45,7 +45,8 @@ _NAMED = [_refer(cls.__name__) for cls in _SOURCES]
 _COLUMNS = _or_null({"type": "object", "propertyNames": {"enum": [*keys_of(Case)]}})
 _SETUP = _any_of(_TEXT, _refer("Fixture"), _list_of(_any_of(_TEXT, _refer("Fixture"))))
 _ANNOTATIONS = ("description", "default")
-_SPELLINGS: dict[str, Schema] = {  # of what is checked entry by entry
+# Fields that are `Any` in their types, because they are read entry by entry.
+_SPELLINGS: dict[str, Schema] = {
     "Suite.providers": _list_of(_refer("Provider")),
     "Suite.judges": _or_null(_list_of(_refer("Provider"))),
     "Suite.prompts": _or_null(_list_of(_refer("Prompt"))),
@@ -78,8 +79,9 @@ def suite_schema() -> Schema:
     definitions: Schema = {}
     for cls in (*_SOURCES, PromptTemplate, Case):
         definitions[cls.__name__] = _define(cls, shared)
+    # The default, an empty text, only tells the loader to make an id.
     del definitions["Case"]["properties"]["id"]["default"]
-    # The loader finds these.
+    # The loader fills these in; they are not keys.
     del shared["RecordingFile"]
     del shared["Task"]
     del shared["Part"]["properties"]["sha256"]
@@ -88,7 +90,7 @@ def suite_schema() -> Schema:
         _add_type(definition, kind)
         definition["required"] = ["type", *definition.get("required", ())]
         definitions[f"provider.{provider.__name__}"] = definition
-    del shared["provider.Fixture"]  # which is that of suites and cases
+    del shared["provider.Fixture"]  # the same as `Fixture` of suites and cases
     for kind, executor in EXECUTORS.loadable():
         definition = _define(executor, shared, "executor.")
         _add_type(definition, kind)
@@ -120,9 +122,7 @@ def _add_type(definition: Schema, kind: str) -> None:
 
 
 def _define(cls: type, shared: Schema, prefix: str = "") -> Schema:
-    """Return the definition of a type; those of the types inside it go to `shared`, with a prefix
-    to their names.
-    """
+    """Return the definition of a type; add those of nested types to `shared`, with a prefix."""
     schema = TypeAdapter(cls).json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
     for inner, definition in schema.pop("$defs", {}).items():
         shared[prefix + inner] = _tidy(definition, inner)
@@ -135,12 +135,11 @@ def _define(cls: type, shared: Schema, prefix: str = "") -> Schema:
 
 
 def _tidy(schema: Schema, name: str) -> Schema:
-    """Return an object's definition without titles, with clean descriptions, and with the spellings
-    of its keys.
-    """
+    """Return an object's definition without titles, with clean descriptions and `_SPELLINGS`."""
     properties = {}
     for key, value in schema["properties"].items():
         kept = {part: item for part, item in value.items() if part != "title"}
+        # Placeholders, which a file cannot contain.
         if kept.get("default") in (UNSET.value, "") and kept.get("type") != "string":
             kept.pop("default")
         spelling = _SPELLINGS.get(f"{name}.{key}")
@@ -160,7 +159,7 @@ def _tidy(schema: Schema, name: str) -> Schema:
 
 
 def _accept_references(definition: Schema) -> None:
-    """Let `${NAME}` stand wherever a number, a boolean or one of some words is expected."""
+    """Accept `${NAME}` in place of a number, a boolean or one of several words."""
     for name, schema in definition["properties"].items():
         if name != "type":
             definition["properties"][name] = _or_reference(schema)
@@ -184,7 +183,7 @@ def _select(schema: Schema, keys: Iterable[str]) -> Schema:
 
 
 def _expectation(definitions: Schema) -> Schema:
-    """Return the schema of one grader by name, or its negation, with a value or with options."""
+    """Return the schema of an expectation: a grader or its negation, with a value or options."""
     properties = {}
     for name, cls in GRADERS.loadable():
         reference = f"grader.{cls.__name__}"

@@ -1,4 +1,4 @@
-"""Names that other tools have for keys, graders and providers, and what to write instead."""
+"""Names of other tools for keys, graders and providers, and our names for them."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -8,8 +8,8 @@ from ci_evals.suite.nodes import Hint
 _RUBRIC = 'judge: "what a good answer does"'
 _EXPECTED = "expect: [{equals: …}]"
 
-# Names are in snake case, without the `Metric` that some end with. Of several spellings, the first
-# one counts whose key may stand where the name does.
+# Names are in snake case, without a `Metric` at the end. Of several spellings, the first one is
+# suggested whose key is allowed in that place.
 
 GRADER_SPELLINGS: Mapping[str, str] = {
     **dict.fromkeys(
@@ -151,8 +151,8 @@ PROVIDER_SPELLINGS: Mapping[str, str] = {
     "embedding": "embeddings",
 }
 
-_WORDS = "overlap of words is no measure here: `similar` compares texts, a `judge` their meaning"
-_COMPATIBLE = "take `type: openai` with its `base_url`: docs/providers.md has recipes"
+_WORDS = "word overlap is not measured here: `similar` compares texts, a `judge` their meaning"
+_COMPATIBLE = "use `type: openai` with its `base_url`: docs/providers.md has recipes"
 
 _LACKING: Mapping[str, Mapping[str, str]] = {
     "grader": {
@@ -169,14 +169,14 @@ _LACKING: Mapping[str, Mapping[str, str]] = {
         ),
         **dict.fromkeys(
             ("classifier", "perplexity", "webhook"),
-            "a function of yours can do it, as a `python` grader",
+            "write a function and use it as a `python` grader",
         ),
         "ruby": "write it in `python` or `javascript`",
     },
     "key": {
-        "env": "variables come from the environment, or from `.env` beside the suite",
+        "env": "variables come from the environment, or from `.env` next to the suite",
         **dict.fromkeys(
-            ("extensions", "nunjucks_filters", "redteam"), "there is nothing like it here"
+            ("extensions", "nunjucks_filters", "redteam"), "ci-evals has no equivalent"
         ),
     },
     "provider type": {
@@ -193,12 +193,12 @@ _LACKING: Mapping[str, Mapping[str, str]] = {
 
 
 def translate_name(noun: str, name: str, known: Collection[str]) -> Hint | None:
-    """Return what to write for another tool's name: `, which is called 'judge' here`.
+    """Return our name for another tool's: `, which is called 'judge' here`.
 
     Args:
-        noun: what it is a name of: `key`, `grader` or `provider type`.
+        noun: the kind of name: `key`, `grader` or `provider type`.
         name: the name.
-        known: the names that may be written in its place.
+        known: the names that are allowed in its place.
 
     Returns:
         None if no other tool has the name.
@@ -226,7 +226,7 @@ def translate_name(noun: str, name: str, known: Collection[str]) -> Hint | None:
 
 
 def _spellings(noun: str, name: str) -> tuple[str, ...]:
-    """Return what may be written for a name, the likeliest first."""
+    """Return spellings for another tool's name, the likeliest first."""
     if noun == "key":
         return KEY_SPELLINGS.get(name, ())
     if noun == "grader":

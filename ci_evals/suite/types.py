@@ -1,5 +1,5 @@
-"""A suite: the top-level keys of `evals.yaml`, which are the arguments in Python, and what they are
-once checked.
+"""A suite: the top-level keys of `evals.yaml`, which are the arguments in Python, and its checked
+form.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -80,7 +80,7 @@ def _check_format(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions(Options):
-    """The files that are written, and their folder."""
+    """The report files to write, and their folder."""
 
     out: Annotated[str, Field(description="Folder for the results; --out wins.")] = RESULTS
     formats: OneOrMore[Annotated[str, AfterValidator(_check_format)]] = (
@@ -93,8 +93,8 @@ class ReportOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Options):
-    """A provider of the suite, compared with itself under other settings: every combination of the
-    grid's values.
+    """A provider that is compared with itself under other settings: every combination of the grid's
+    values.
     """
 
     provider: Annotated[Name, Field(description="The name of an entry of `providers`.")]
@@ -126,14 +126,14 @@ class CaseFiles(Options):
     map: ColumnNames | None = None
     delimiter: Annotated[
         Literal[",", ";", "\t", "|"] | None,
-        Field(description="Between the cells of .csv files; default: read off the header."),
+        Field(description="Separator of cells in .csv files; default: guessed from the header."),
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFunction(Options):
-    """Cases from a function of the team's own: `Case`s, mappings as in YAML, or rows for `map`; it
-    may yield them.
+    """Cases from a function of the team's own, which returns or yields `Case`s, mappings as in
+    YAML, or rows for `map`.
     """
 
     python: Annotated[
@@ -154,34 +154,34 @@ class TaskFolders(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse(Options):
-    """Answers of earlier runs are taken where nothing that they depend on has changed."""
+    """Reuse of answers of earlier runs if nothing that they depend on has changed."""
 
     example: ClassVar[str] = "{max_age_days: 7}"
 
-    max_age_days: Annotated[Above0, Field(description="Older answers are not taken.")] = 7.0
+    max_age_days: Annotated[Above0, Field(description="Older answers are not reused.")] = 7.0
 
 
-_FOUND = {"found": True}  # no key of a file
+_SET_BY_LOADER = {"set_by_loader": True}  # not a key of the file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Suite(Options):
-    """A suite: what is asked, of whom, how often, and when its answers are good enough to merge.
+    """A suite: questions, providers, the number of runs, and the rules for merging.
 
     The keys of `evals.yaml` are the arguments in Python. There, `cases` may be texts (their
     inputs), `Case`s, what `discover_tasks` found, mappings as in YAML, or the `Path` of a dataset;
     `providers` and `judges` may be functions, objects with `answer(request)`, and those of
     `ci_evals.providers`, one or a list; `expect` takes graders of `ci_evals.graders`, functions,
     and objects with `grade(answer)`, one or a list. Relative paths start in `folder`, where `.env`
-    is looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`,
-    too.
+    is looked for, too; by default, this is the working directory. `max_concurrency` may also be
+    `math.inf`.
 
-    Making one checks nothing: `check_suite` and `evaluate` tell all problems at once, with the
-    place where the suite is written, which is `file` and `line` if these are given.
+    The constructor checks nothing: `check_suite` and `evaluate` report all problems at once, with
+    the place where the suite is written, or `file` and `line` if these are given.
     """
 
-    # Entries of providers, judges, prompts, cases and expect have several spellings: each is
-    # checked by itself.
+    # Entries of providers, judges, prompts, cases and expect have several spellings, so they are
+    # `Any` here: readers of their own check each entry by itself.
 
     name: Annotated[
         Name | None, Field(description="The suite's name in reports; default: its folder.")
@@ -197,8 +197,8 @@ class Suite(Options):
     max_runs: Annotated[
         Positive | None,
         Field(
-            description="Go on up to this many runs a cell while the verdict is open;"
-            " cases with own `runs` don't."
+            description="Continue up to this many runs a cell while the verdict is open;"
+            " cases with their own `runs` don't."
         ),
     ] = None
     stop_early: Annotated[
@@ -208,12 +208,12 @@ class Suite(Options):
         ConfirmRuns,
         Field(
             description="Further runs of a case that looks worse than the baseline;"
-            " auto: what naming it takes."
+            " auto: as many as it takes to name the case."
         ),
     ] = "auto"
     max_concurrency: Annotated[
         Concurrency,
-        Field(description="Calls under way at once, over all providers; or `unlimited`."),
+        Field(description="Concurrent calls, over all providers; or `unlimited`."),
     ] = 16
     timeout_s: Annotated[Seconds, Field(description="Seconds that one call may take.")] = 60.0
     retries: Annotated[
@@ -228,17 +228,18 @@ class Suite(Options):
     max_answer_bytes: Annotated[
         Positive,
         Field(
-            description="Longer answers are judged whole, and kept in a file beside the journal."
+            description="Longer answers are kept in a file next to the journal;"
+            " graders see all of each."
         ),
     ] = 1_000_000
-    seed: Annotated[Int, Field(description="Seed of the order in which cells run.")] = 0
+    seed: Annotated[Int, Field(description="Seed for the order in which cells run.")] = 0
     providers: Annotated[Any, Field(description="What answers.")]
     judges: Annotated[
-        Any, Field(description="Models that only graders ask; they are no columns of the matrix.")
+        Any, Field(description="Models that only graders use; not columns of the matrix.")
     ] = ()
     variants: Annotated[
         Many[OrMapping[Sweep]],
-        Field(description="Providers to compare under several settings of theirs."),
+        Field(description="Providers to compare under several settings."),
     ] = ()
     prompts: Annotated[
         Any, Field(description="Templates to compare; none: a case's input is sent as it is.")
@@ -280,14 +281,14 @@ class Suite(Options):
     pythonpath: Annotated[
         NonEmpty | Many[NonEmpty],
         Field(
-            description="Folders to import your code from; default: what pytest is told in"
+            description="Folders to import your code from; default: pytest's `pythonpath` in"
             " pyproject.toml, then the repository's root and `src`."
         ),
     ] = ()
     report: OrMapping[ReportOptions] = field(default_factory=ReportOptions)
-    folder: Path | str = field(default=Path(), metadata=_FOUND)
-    file: str = field(default="", metadata=_FOUND)
-    line: int | None = field(default=None, metadata=_FOUND)
+    folder: Path | str = field(default=Path(), metadata=_SET_BY_LOADER)
+    file: str = field(default="", metadata=_SET_BY_LOADER)
+    line: int | None = field(default=None, metadata=_SET_BY_LOADER)
 
     def __post_init__(self) -> None:
         if not self.file:
@@ -309,7 +310,10 @@ class Suite(Options):
 def variants_of(
     providers: Iterable[ProviderOptions], prompts: Sequence[Prompt]
 ) -> Sequence[Variant]:
-    """Return every provider with the first prompt, then with the second, as far as it has them."""
+    """Return every provider with the first prompt, then with the second, and so on.
+
+    A provider with `prompts` of its own has only these.
+    """
     names: list[str | None] = [prompt.name for prompt in prompts]
     if not names:
         names = [None]
@@ -323,15 +327,19 @@ def variants_of(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CheckedSuite(Suite):
-    """A suite that was checked, as the engine reads it, with every default filled in.
+    """A checked suite as the engine reads it, with every default filled in.
 
-    `file` is the config as the user named it, `secrets` values that must not be written anywhere,
-    `stages` what answers for each stage that a provider names, `places` where the file names what
-    each provider and stage opens, `imported` whose format the file has, if it is another tool's.
-    Sweeps are `providers` by now, and what the suite expects of all cases is part of what each
-    expects. `selection` says how much of the file was selected to run, if not all of it.
-    `depends_on` are patterns of the files that `skip_unchanged` looks for, `code_folders` those of
-    `pythonpath` or, without it, those of the project.
+    Sweeps are expanded into `providers`, and the suite's `expect` is part of each case's.
+
+    Args:
+        file: the config as the user named it.
+        secrets: values that must not be written anywhere.
+        stages: the provider of each stage, by name.
+        places: the places of providers and stages, by name.
+        imported: the tool whose format the file has, if it is not ours.
+        selection: how many of the cases are selected; None for all.
+        depends_on: patterns of the files that `skip_unchanged` watches.
+        code_folders: the folders of `pythonpath` or, without it, of the project.
     """
 
     name: str
@@ -370,7 +378,7 @@ class CheckedSuite(Suite):
 
     @cached_property
     def grader_models(self) -> tuple[ProviderOptions, ...]:
-        """The models that graders ask: the judges, and the providers that graders name."""
+        """The models that graders use: the judges, and the providers that graders name."""
         names = {grader.provider for case in self.cases for grader in model_graders(case.expect)}
         if not names:
             return ()
@@ -379,7 +387,7 @@ class CheckedSuite(Suite):
 
     @property
     def own_code(self) -> tuple[str, ...]:
-        """The providers that run the team's own code, themselves, in a stage or as a tool."""
+        """The providers that run the team's own code: themselves, in a stage or as a tool."""
         names = []
         for provider in self.providers:
             stages = [self.stages[name] for name in (*provider.before, *provider.after)]
@@ -397,15 +405,15 @@ class CheckedSuite(Suite):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies what is asked, of whom, how often and how it is judged, without secrets."""
+        """Identifies the questions, providers, number of runs and grading; holds no secrets."""
         return self._fingerprints.suite
 
     def judgement_fingerprint(self, row: int) -> str:
-        """Return what identifies how answers to the case in a row are judged, and by whom."""
+        """Return the fingerprint of the graders and judges of the case in a row."""
         return self._fingerprints.judgements[row]
 
     def case_fingerprint(self, row: int) -> str:
-        """Return what identifies the case in a row: what it asks, and how it is judged.
+        """Return the fingerprint of the case in a row: its question and its grading.
 
         Its id and the provider take no part.
         """

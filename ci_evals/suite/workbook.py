@@ -1,4 +1,4 @@
-"""The rows of an Excel workbook, as those of a CSV file."""
+"""Reads the rows of an Excel workbook in the form of a CSV file's."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, time
@@ -13,9 +13,9 @@ from ci_evals.errors import ConfigError, Problem
 
 
 def read_workbook(path: Path, shown: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of the first sheet with their numbers; a blank one has no cells.
+    """Yield the rows of the first sheet with their numbers; a blank row has no cells.
 
-    Cells are text, formulas their last value. Columns end with the header.
+    Cells are text; formulas have their last value. The header sets the number of columns.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -46,15 +46,15 @@ def read_workbook(path: Path, shown: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _text(value: Any) -> str:
-    """Return the value of a cell as a CSV file would have it."""
+    """Return the value of a cell as Excel would export it to CSV."""
     match value:
         case None:
             return ""
         case bool():
             return str(value).lower()
-        case float() if value.is_integer():
+        case float() if value.is_integer():  # Excel stores every number as a float
             return str(int(value))
-        case datetime() if value.time() == time():
+        case datetime() if value.time() == time():  # and every date with a time
             return value.date().isoformat()
         case datetime() | date() | time():
             return value.isoformat()

@@ -14,8 +14,8 @@ from ci_evals.errors import ConfigError, Problem
 from ci_evals.model.fields import resolve
 
 MAX_BYTES = 50_000_000
-MAX_DEPTH = 100
-MAX_ALIASED_VALUES = 1_000_000
+MAX_DEPTH = 100  # readers of values are recursive, and Python's stack is limited
+MAX_ALIASED_VALUES = 1_000_000  # aliases of aliases multiply: a few lines could fill the memory
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -33,13 +33,13 @@ _SURROGATE_PAIR = r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a
 
 @dataclass(slots=True)
 class Lines:
-    """The line of a value, and the lines of what is in it by key or index."""
+    """The line of a value, and the lines of its entries by key or index."""
 
     line: int | None
     inside: "dict[str | int, Lines | int]" = field(default_factory=dict)
 
     def at(self, key: str | int) -> "Lines":
-        """Return the lines of one entry; those of the whole where the entry is not there."""
+        """Return the lines of an entry; without such an entry, the line of the whole."""
         lines = self.inside.get(key, self.line)
         if isinstance(lines, Lines):
             return lines
@@ -50,7 +50,7 @@ def read_text(path: Path, shown: str) -> str:
     """Read a UTF-8 file of at most 50 MB.
 
     Raises:
-        ConfigError: it is missing, unreadable, too large or not UTF-8.
+        ConfigError: the file is missing, unreadable, too large or not UTF-8.
     """
     try:
         with path.open("rb") as file:
@@ -78,20 +78,22 @@ def parse(text: str, file: str) -> tuple[Any, Lines, list[Problem]]:
         file: its name in error messages.
 
     Returns:
-        The value, its lines, and the problems that do not stop the reading: duplicate keys, and
+        The value, its lines, and the problems that do not stop the parser: duplicate keys, and
         numbers that JSON cannot hold.
 
     Raises:
         ConfigError: a syntax error, more than one document, or nesting or aliases out of bounds.
     """
-    if file.endswith(".json"):  # YAML knows neither tabs nor surrogate pairs
+    if file.endswith(".json"):  # YAML has neither tabs as indentation nor surrogate pairs
         text = re.sub(_SURROGATE_PAIR, _join_surrogates, text.replace("\t", " "))
     builder = _Builder(file)
     try:
         value, lines = builder.build(yaml.parse(text, Loader=LOADER))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        if error.context == "while scanning a simple key":  # noticed only on the next line
+        if (
+            error.context == "while scanning a simple key"
+        ):  # PyYAML notices it only on the next line
             mark = error.context_mark
         line = None
         if mark is not None:
@@ -111,16 +113,16 @@ def parse(text: str, file: str) -> tuple[Any, Lines, list[Problem]]:
 
 @dataclass(slots=True)
 class _Node:
-    """A value that is being built.
+    """A value under construction.
 
     Args:
         value: the value so far.
         lines: its lines.
-        size: the number of values in it, itself included.
+        size: the number of values in it, including itself.
         height: the levels of nesting inside it.
         anchor: its name for aliases.
         key: of a mapping: the key whose value comes next, and its line.
-        merged: keys that came by `<<`; those of the mapping itself win.
+        merged: keys that come from `<<`; the mapping's own keys win.
     """
 
     value: Any
@@ -133,7 +135,7 @@ class _Node:
 
 
 class _Builder:
-    """Builds values from parser events, with its own stack: depth cannot exhaust Python's."""
+    """Builds values from parser events. It has its own stack: depth cannot exhaust Python's."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -186,7 +188,7 @@ class _Builder:
         self.add(node)
 
     def awaits_key(self) -> bool:
-        """Return True if what comes next is a key of the open mapping."""
+        """Return True if the next value is a key of the open mapping."""
         if not self.open:
             return False
         node = self.open[-1]
@@ -198,7 +200,7 @@ class _Builder:
             _refuse(self.file, line, f"the tag {event.tag} is not supported: {hint}")
         is_key = self.awaits_key()
         value: Any = event.value
-        if event.implicit[0] and not is_key:
+        if event.implicit[0] and not is_key:  # neither quoted nor tagged as text
             value = resolve(value)
         if isinstance(value, float) and not math.isfinite(value):
             what = f"{event.value} is not a number that JSON can hold"
@@ -217,15 +219,15 @@ class _Builder:
             _refuse(self.file, line, what)
         if self.awaits_key():
             _refuse(self.file, line, f"a key must be text, not the alias *{anchor}")
-        found = self.anchors[anchor]
-        self.check_depth(found.height, line)
-        self.aliased += found.size
+        target = self.anchors[anchor]
+        self.check_depth(target.height, line)
+        self.aliased += target.size
         if self.aliased > MAX_ALIASED_VALUES:
             _refuse(self.file, line, f"aliases expand to more than {MAX_ALIASED_VALUES:,} values")
-        self.add(_Node(found.value, Lines(line, found.lines.inside), found.size, found.height))
+        self.add(_Node(target.value, Lines(line, target.lines.inside), target.size, target.height))
 
     def add(self, node: _Node) -> None:
-        """Put a finished value into the one that is open."""
+        """Add a finished value to the open mapping or list."""
         if not self.open:
             self.root = (node.value, node.lines)
             return
@@ -240,7 +242,7 @@ class _Builder:
             self.merge(parent, node, line)
         elif key in parent.value and key not in parent.merged:
             first = parent.lines.at(key).line
-            self.problem(line, f"the key {key!r} is already there, in line {first}")
+            self.problem(line, f"the key {key!r} is already set in line {first}")
         else:
             parent.merged.discard(key)
             self.place(parent, key, node, line)
@@ -255,10 +257,10 @@ class _Builder:
         if inside:
             parent.lines.inside[key] = Lines(line, inside)
         else:
-            parent.lines.inside[key] = line or 0
+            parent.lines.inside[key] = line or 0  # a bare number: most values are scalars
 
     def merge(self, parent: _Node, node: _Node, line: int) -> None:
-        """`<<: *defaults`: keys of the mapping itself win, whether they come before or after."""
+        """Merge `<<: *defaults`. The mapping's own keys win, whether they come before or after."""
         sources = node.value
         if not isinstance(sources, list):
             sources = [sources]
@@ -276,7 +278,7 @@ class _Builder:
             _refuse(self.file, line, f"nested more than {MAX_DEPTH} levels deep")
 
     def problem(self, line: int, message: str) -> None:
-        """Note a problem with the value that comes next."""
+        """Record a problem with the value that comes next."""
         path = ""
         for node in self.open:
             if isinstance(node.value, list):

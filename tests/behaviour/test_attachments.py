@@ -128,7 +128,7 @@ async def test_a_prompt_takes_up_an_input_with_an_image(tmp_path: Path) -> None:
         write_suite(tmp_path, cases, prompts=["Now: {{ input }}"], providers=[chat(server.url)])
         wrong = await ci_evals(tmp_path, "validate")
     assert (
-        "the case's input has an image or a file, which `{{ input }}` cannot put into a text"
+        "the case's input has an image or a file, which `{{ input }}` cannot put into text"
         in wrong.err
     )
     assert "1 problem" in wrong.err

@@ -41,7 +41,7 @@ def write_project(folder: Path, executor: Any) -> None:
             {"type": "ray", "address": "http://head:8265"},
             "executor.address: expected host:6379, ray://host:10001 or auto, got 'http://head:8265'",
         ),
-        ({"num_gpus": 1}, "executor.num_gpus: this is for `type: ray`, and the executor is local"),
+        ({"num_gpus": 1}, "executor.num_gpus: only for `type: ray`, and the executor is local"),
         (
             {"type": "ray", "runtime_env": {"env_vars": ["TOKEN"]}},
             (
@@ -110,7 +110,7 @@ def test_python_takes_the_same(tmp_path: Path) -> None:
     wrong = Suite(
         providers=[answer], cases=["a"], expect=[{"contains": "a"}], executor={"num_cpus": 2}
     )
-    with pytest.raises(ConfigError, match="this is for `type: ray`"):
+    with pytest.raises(ConfigError, match="only for `type: ray`"):
         check_suite(wrong)
 
 

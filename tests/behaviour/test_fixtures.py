@@ -556,7 +556,7 @@ async def test_an_http_request_has_the_vars(tmp_path: Path) -> None:
         ({"setup": "shop:two"}, "a fixture takes one argument or none: missing a required"),
         (
             {"judges": [{**ECHO, "name": "judge", "setup": "shop:order"}]},
-            "judge judges or plays a user: only what answers cases has a setup",
+            "judge is a judge or a user: only what answers cases has a setup",
         ),
         ({"setup": {"command": "no-such-program"}}, "there is no program 'no-such-program'"),
         (

@@ -119,7 +119,9 @@ async def test_what_cannot_be_told_apart_or_is_for_one_suite_is_refused(tmp_path
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "promptfooconfig.yaml").touch()
     foreign = await ci_evals(tmp_path, "run", "foreign")
-    check_usage_error(foreign, "but one of another tool: name foreign/promptfooconfig.yaml itself")
+    check_usage_error(
+        foreign, "only a config of another tool: name foreign/promptfooconfig.yaml itself"
+    )
     both = await ci_evals(tmp_path, "run", "evals")
     check_usage_error(
         both, "evals/a.yaml and evals/b.yaml are both called 'evals': change the `name` of one"

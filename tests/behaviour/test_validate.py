@@ -247,7 +247,7 @@ async def test_a_recorded_answer_may_tell_what_its_provider_does_not(tmp_path: P
             SERVICE,
             {},
             (
-                "service does not report: say with `context` where its answers have it, "
+                "service does not report: set its `context` to where answers have it, "
                 "or give the grader a `context`"
             ),
         ),
@@ -262,7 +262,7 @@ async def test_a_judge_of_the_context_needs_a_provider_that_tells_it(
     expect = [{"judge": {"rubric": "faithful", **options}}]
     judges = [{"type": "mock", "name": "strict"}]
     expected = (
-        [f"providers[0]: `judge` needs what was retrieved for an answer, which {why} (case 'a')"]
+        [f"providers[0]: `judge` needs the context that was retrieved, which {why} (case 'a')"]
         if why
         else []
     )
@@ -349,7 +349,7 @@ async def test_code_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path:
     assert (await ci_evals(tmp_path, "validate")).code == 0
     write_suite(tmp_path, providers=[agent], paths=["agent.py"])
     found = await ci_evals(tmp_path, "validate")
-    assert "paths: these are for `skip_unchanged: true`, which is not set" in found.err
+    assert "paths: only used with `skip_unchanged: true`, which is not set" in found.err
 
 
 async def test_a_service_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path: Path) -> None:
@@ -460,7 +460,7 @@ async def test_files_that_are_named_as_other_tools_do_are_told_with_our_spelling
         "this is text: name the file in `vars`, as in `text: {file: right.txt}`, "
         "and write `{{ text }}` here"
     )
-    meant = "this is text; for what the file holds, write"
+    meant = "this is text; for the file's content, write"
     assert await problems(tmp_path, case, swept, providers=[agent], prompts=prompts) == [
         (
             "providers[0]: target 'file://agent.py:answer' is not of the form module:function, "
@@ -546,7 +546,7 @@ REMARKABLE: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
     (
         {"critical": True, "quarantine": {"reason": "known", "until": "2099-12-31"}},
         {},
-        "case 'a': is critical and in quarantine: it blocks nothing until the quarantine goes",
+        "case 'a': is critical and in quarantine: it blocks nothing while quarantined",
     ),
     (
         {"tags": ["vital"], "quarantine": {"reason": "known", "until": "2099-12-31"}},
@@ -556,7 +556,7 @@ REMARKABLE: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
     (
         {"expect": [{"any_of": [{"latency": 5000}]}]},
         {},
-        "case 'a': `latency` of 5000 s never fails: a call is ended after 60 s (`timeout_s`)",
+        "case 'a': `latency` of 5000 s never fails: calls time out after 60 s (`timeout_s`)",
     ),
     ({"expect": [{"latency": 5}], "timeout_s": 4}, {}, "`latency` of 5 s never fails"),
     ({"expect": [{"latency": 70}]}, {"timeout_s": 80}, None),
@@ -580,7 +580,7 @@ REMARKABLE: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
         {"vars": {"name": "Ada"}},
         (
             "`vars` in braces is sent as it is: only `prompts` and `expect` are templates, "
-            "in which a var goes by its own name, without `vars.`"
+            "where a var is written without `vars.`"
         ),
     ),
     (

@@ -240,7 +240,7 @@ def test_the_value_of_a_grader_may_stand_without_its_name(name: str) -> None:
         ({"expect": None}, "add `expect`, such as expect=[NotEmpty()]"),
         (
             {"expect": LlmJudge("polite", provider=FUNCTION)},
-            "expected the name of a judge: give the suite what answers",
+            "expected the name of a judge: add the object to the suite",
         ),
         ({"cases": []}, "there are no cases"),
         ({"cases": None}, "cases: expected a list of cases, or Path(…) of a dataset, got None"),
@@ -253,13 +253,13 @@ def test_the_value_of_a_grader_may_stand_without_its_name(name: str) -> None:
         (
             {"providers": Mock(before=[FUNCTION])},
             (
-                "providers[0].before: stages go by name, which the cache needs: "
+                "providers[0].before: stages are given by name, which the cache needs: "
                 "write before=[…] with 'module:function', 'module:object.method' or the name"
             ),
         ),
         (
             {"providers": Mock(after=FUNCTION)},
-            "providers[0].after: stages go by name, which the cache needs",
+            "providers[0].after: stages are given by name, which the cache needs",
         ),
         (
             {"providers": None},

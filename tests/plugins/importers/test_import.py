@@ -195,7 +195,7 @@ async def test_agents_and_programs_are_called_as_promptfoo_calls_them(tmp_path: 
     direct = await ci_evals(tmp_path, "run", "p.yaml")
     assert direct.code == 2
     assert direct.err.startswith(
-        "p.yaml: needs promptfoo_agents.py, which an import writes\n`ci-evals import p.yaml"
+        "p.yaml: needs promptfoo_agents.py, which only an import writes\n`ci-evals import p.yaml"
     )
     ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
     assert ended.err.splitlines()[:2] == ["written: evals.yaml", "written: promptfoo_agents.py"]
@@ -333,7 +333,7 @@ async def test_the_suite_of_another_tool_is_named_where_there_is_none_of_ours(
     (tmp_path / "promptfooconfig.json").write_text(json.dumps(config))
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 2
-    assert "as by `ci-evals import promptfooconfig.json --to evals.yaml`" in ended.err
+    assert "with `ci-evals import promptfooconfig.json --to evals.yaml`" in ended.err
     assert (await ci_evals(tmp_path, "run", "promptfooconfig.json")).code == 0
 
 
@@ -1526,7 +1526,7 @@ tests:
     assert "Cannot read properties of undefined" in ended.out
     direct = await ci_evals(tmp_path, "run", "p.yaml")
     assert direct.code == 2
-    assert "needs promptfoo_transforms.mjs, which an import writes" in direct.err
+    assert "needs promptfoo_transforms.mjs, which only an import writes" in direct.err
 
 
 async def test_transforms_in_python_are_run(tmp_path: Path) -> None:
@@ -1556,7 +1556,7 @@ tests:
     await ci_evals(tmp_path, "run")
     assert statuses(tmp_path) == {"a,b": {"passed"}, "c": {"failed"}}
     direct = await ci_evals(tmp_path, "run", "p.yaml")
-    assert "needs promptfoo_transforms.py, which an import writes" in direct.err
+    assert "needs promptfoo_transforms.py, which only an import writes" in direct.err
 
 
 async def test_a_transform_of_a_test_that_others_share_graders_with_is_listed(

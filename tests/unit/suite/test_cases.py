@@ -158,7 +158,7 @@ def test_a_template_that_does_not_fit_its_own_case_is_told_at_its_place(project:
     ]
     project.suite(cases=[{"id": "a", "input": "q", "expect": [{"equals": "{{ output }}"}]}])
     undefined = "evals.yaml:1: cases[0].expect[0]: 'output' is undefined"
-    hint = "of the answer, `transform` takes an expression without braces"
+    hint = "in `transform`, write an expression without braces"
     assert project.problems() == [f"{undefined}; {hint}"]
 
 
@@ -322,11 +322,11 @@ def test_the_cases_of_a_matrix_have_the_same_ids_whatever_stands_beside_them(
         ({"matrix": {"lang": []}}, "matrix.lang: expected at least 1 entry, got 0"),
         (
             {"matrix": {"lang": ["en"]}, "vars": {"lang": "de"}},
-            "matrix.lang: is one of the case's `vars`, too: leave",
+            "matrix.lang: is also in the case's `vars`: remove",
         ),
         (
             {"matrix": {key: [*range(10)] for key in "abcd"}},
-            "matrix: makes 10,000 cases, and at most 1,000 may come of one: leave",
+            "matrix: makes 10,000 cases of one; the limit is 1,000: leave",
         ),
         (
             {"matrix": {"doc": ["x", {"file": "no.md"}]}},

@@ -177,9 +177,9 @@ def test_a_csv_row_has_settings_and_vars(project: Project) -> None:
     [
         (
             "ID,q\na,b\n",
-            ["1: call the column 'ID' `id`, or say with `map: {id: ID, …}` what is what"],
+            ["1: rename the column 'ID' to `id`, or map it with `map: {id: ID, …}`"],
         ),
-        ("id,q,q\na,b,c\n", ["1: the column 'q' is there twice: rename one of them"]),
+        ("id,q,q\na,b,c\n", ["1: the column 'q' appears twice: rename one of them"]),
         (
             "id,q\na,b,c\nb\nc,d\n",
             [

@@ -43,11 +43,11 @@ def test_every_missing_variable_is_told_with_its_place(project: Project) -> None
     assert project.problems() == [
         (
             "evals.yaml:1: description: the variable A is not set: export it, or put it in .env "
-            "beside the config"
+            "next to the config"
         ),
         (
             "evals.yaml:4: providers[0].wrong: the variable B is not set: export it, or put it "
-            "in .env beside the config"
+            "in .env next to the config"
         ),
     ]
 
@@ -60,7 +60,7 @@ def test_a_variable_that_many_places_miss_is_one_problem(project: Project) -> No
         providers=[*provider(api_key="${A}"), {**MODEL, "name": "second", "api_key": "${A}"}],
         cases=[{"id": f"case {number}", "user": user} for number in range(100)],
     )
-    advice = "is not set: export it, or put it in .env beside the config"
+    advice = "is not set: export it, or put it in .env next to the config"
     assert project.problems() == [
         f"evals.yaml:1: description: the variable OTHER {advice}",
         f"evals.yaml:1: description and 2 more: the variable A {advice}",

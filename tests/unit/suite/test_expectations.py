@@ -131,14 +131,14 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
             "[{regex: a, equals: b, weight: 2}]",
             (
                 "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; "
-                "weight belongs inside"
+                "move weight inside"
             ),
         ),
         (
             "[{regex: a, equals: b, weight: 2, ignore_case: true}]",
             (
                 "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; "
-                "weight and ignore_case belong"
+                "move weight and ignore_case inside"
             ),
         ),
         ("[contains]", "expect[0]: 'contains' needs a value, as in `contains: …`"),
@@ -147,35 +147,35 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[not_is_json]", "expect[0]: 'not_is_json' needs a value, as in `not_is_json: true`"),
         (
             "[{contains: P, weight: 2}]",
-            "expect[0]: weight stands inside: `contains: {value: P, weight: 2}`",
+            "expect[0]: move weight inside: `contains: {value: P, weight: 2}`",
         ),
         (
             "[{weight: 2, not_empty: true}]",
-            "expect[0]: weight stands inside: `not_empty: {value: true, weight: 2}`",
+            "expect[0]: move weight inside: `not_empty: {value: true, weight: 2}`",
         ),
         (
             "[{not_contains: a b, ignore_case: true, weight: 2}]",
             (
-                'expect[0]: ignore_case and weight stand inside: `not_contains: {value: "a b", '
+                'expect[0]: move ignore_case and weight inside: `not_contains: {value: "a b", '
                 "ignore_case: true"
             ),
         ),
         (
             "[{contains: {value: P, ignore_case: true}, weight: 2}]",
-            "expect[0]: weight stands inside: `contains: {value: P, ignore_case: true, weight: 2}`",
+            "expect[0]: move weight inside: `contains: {value: P, ignore_case: true, weight: 2}`",
         ),
         (
             "[{contains: P, wieght: 2}]",
-            "expect[0]: beside `contains`: unknown key 'wieght', did you mean 'weight'?",
+            "expect[0]: next to `contains`: unknown key 'wieght', did you mean 'weight'?",
         ),
         (
             "[{contains: P, equlas: Q}]",
-            "expect[0]: beside `contains`: unknown key 'equlas', did you mean 'equals'?",
+            "expect[0]: next to `contains`: unknown key 'equlas', did you mean 'equals'?",
         ),
         (
             "[{is_json: true, zzz: 2}]",
             (
-                "expect[0]: beside `is_json`: unknown key 'zzz', known: fenced, metric, name,"
+                "expect[0]: next to `is_json`: unknown key 'zzz', known: fenced, metric, name,"
                 " schema, transform, value, weight"
             ),
         ),
@@ -308,7 +308,7 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         (
             "[cost: {value: 1, transform: $.x}]",
-            "expect[0].cost.transform: this grader reads no text of the answer",
+            "expect[0].cost.transform: this grader does not read the text of the answer",
         ),
         ("[any_of: []]", "expect[0].any_of: expected at least 1 entry, got 0"),
         ("[any_of: contains]", "expect[0].any_of: expected a list"),
@@ -327,7 +327,7 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         (
             "[any_of: [contains: {value: x, weight: 0}]]",
-            "expect[0].any_of: all of these have weight 0, so nothing",
+            "expect[0].any_of: all of these have weight 0, so none",
         ),
         (
             "[{type: contains, value: Paris}]",

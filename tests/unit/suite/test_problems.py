@@ -223,7 +223,7 @@ NOT_ANY = ", which is `not_contains_any: {value: […], ignore_case: true}` here
         ("key", "tests", ["cases"], ", which is called 'cases' here"),
         ("key", "expected_output", ["expect"], ", which is `expect: [{equals: …}]` here"),
         ("key", "prompt", ["input", "id"], ", which is called 'input' here"),
-        ("key", "nunjucksFilters", ["cases"], ": there is nothing like it here"),
+        ("key", "nunjucksFilters", ["cases"], ": ci-evals has no equivalent"),
         ("grader", "llm-rubric", ["judge"], ", which is called 'judge' here"),
         ("grader", "not-llm-rubric", ["judge"], ", which is called 'not_judge' here"),
         ("grader", "FaithfulnessMetric", ["judge"], ", which is `judge: faithful` here"),

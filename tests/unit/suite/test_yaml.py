@@ -83,8 +83,8 @@ def test_keys_and_items_know_their_lines() -> None:
 
 def test_every_duplicate_key_is_named_with_both_lines() -> None:
     assert noted("a: 1\nb: {c: 1,\n  c: 2}\na: 3\n") == [
-        "evals.yaml:3: b.c: the key 'c' is already there, in line 2",
-        "evals.yaml:4: a: the key 'a' is already there, in line 1",
+        "evals.yaml:3: b.c: the key 'c' is already set in line 2",
+        "evals.yaml:4: a: the key 'a' is already set in line 1",
     ]
 
 
