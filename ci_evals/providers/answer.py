@@ -33,7 +33,7 @@ from ci_evals.model.response import (
 )
 
 MAX_STEPS = 5_000
-"""An agent that takes more is going in circles, and its journal line would grow to megabytes."""
+"""An agent with more steps is looping, and its line in the journal would grow to megabytes."""
 
 MAX_STEP_CHARACTERS = 20_000
 MAX_PASSAGES = 1_000
@@ -48,7 +48,7 @@ def as_response(value: object) -> Response:
     and no others. Any other mapping, a list or a number becomes its JSON text.
 
     Raises:
-        ValueError: it is not an answer; the message says what is wrong, and where.
+        ValueError: the value is not an answer; the message says what is wrong, and where.
     """
     if isinstance(value, str):
         return Response(clean_text(value))
@@ -89,7 +89,7 @@ def as_context(context: object) -> tuple[Passage, ...]:
 
 
 def unfit_type(value: object) -> str | None:
-    """Return what a value is, and what to return instead; None if it may be an answer."""
+    """Describe a value that cannot be an answer, and what to return instead; None if it can."""
     if value is None:
         return "None. Return text, or a mapping with 'output' or 'tool_calls'"
     if isinstance(value, str | Mapping | list | tuple | int | float | Response | Content):
@@ -108,37 +108,37 @@ def unfit_type(value: object) -> str | None:
 # Text and JSON.
 
 
-def read_arguments(given: Any) -> Mapping[str, Any] | str:
-    """Return the arguments that a model gave to a tool, which may be written as JSON.
+def read_arguments(arguments: Any) -> Mapping[str, Any] | str:
+    """Return a model's arguments for a tool, parsed if they are the text of a JSON object.
 
-    Text that is not a JSON object is returned as it is, and any other value as JSON.
+    Any other text is returned unchanged, and any other value as JSON.
     """
-    if isinstance(given, dict):
-        return given
-    if given is None:
+    if isinstance(arguments, dict):
+        return arguments
+    if arguments is None:
         return {}
-    if not isinstance(given, str):
-        return encode_json(given).decode()
-    if not given.strip():
+    if not isinstance(arguments, str):
+        return encode_json(arguments).decode()
+    if not arguments.strip():  # some models write nothing for no arguments
         return {}
     try:
-        value = from_json(given, allow_inf_nan=False)
+        value = from_json(arguments, allow_inf_nan=False)
     except ValueError:
-        return given
+        return arguments
     if isinstance(value, dict):
         return value
-    return given
+    return arguments
 
 
 def arguments_text(call: ToolCall) -> str:
-    """Return the arguments of a call as the JSON that a model writes."""
+    """Return the arguments of a call as JSON text."""
     if isinstance(call.arguments, str):
         return call.arguments
     return encode_json(call.arguments).decode()
 
 
 def arguments_object(call: ToolCall) -> Mapping[str, Any]:
-    """Return the arguments of a call for an API that takes nothing but an object."""
+    """Return the arguments of a call for an API that accepts only an object."""
     if isinstance(call.arguments, str):
         return {"arguments": call.arguments}
     return call.arguments
@@ -146,12 +146,14 @@ def arguments_object(call: ToolCall) -> Mapping[str, Any]:
 
 def clean_text(text: str) -> str:
     """Replace lone surrogates by U+FFFD, so that the text can be encoded as UTF-8."""
+    # A plain `str`: a subclass, such as an enum, could format and encode itself differently.
     text = str.__str__(text)
     if text.isascii():
         return text
     try:
         text.encode()
     except UnicodeEncodeError:
+        # By way of UTF-16, two surrogates that belong together become their character.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
@@ -189,7 +191,7 @@ def plain_json(value: Any) -> Any:
             return value
 
 
-# The fields of an answer as they may be written. None means the same as a field that is left out.
+# The fields of an answer in the forms that are accepted. None is the same as no value.
 
 
 def _problem(text: str) -> PydanticCustomError:
@@ -201,10 +203,10 @@ def _field_values(value: Any) -> dict[str, Any]:
 
 
 def _given_fields(kind: type[Any], value: object) -> object:
-    """Return the fields that a mapping or an object has values for.
+    """Return the fields of a mapping or an object that are not None.
 
     Raises:
-        PydanticCustomError: a mapping has a key that `kind` has no field for.
+        PydanticCustomError: a key of the mapping is not a field of `kind`.
     """
     if isinstance(value, kind):
         value = _field_values(value)
@@ -252,7 +254,7 @@ def _encode(value: object) -> bytes:
 
 
 def _arguments(value: object) -> Mapping[str, Any] | str:
-    """Return arguments as plain JSON data, so that graders see what the journal returns later."""
+    """Return arguments as plain JSON data, so that graders see the same as after a resumption."""
     if isinstance(value, str):
         return read_arguments(clean_text(value))
     if not isinstance(value, Mapping):
@@ -265,8 +267,8 @@ def _metadata(value: object) -> Mapping[str, Any]:
         raise _problem(f"expected a mapping, got {_shorten(value)}")
     encoded = _encode(value)
     if len(encoded) > MAX_METADATA_BYTES:
-        limit = f"more than the {MAX_METADATA_BYTES:,} that are kept"
-        raise _problem(f"takes {len(encoded):,} bytes, {limit}")
+        limit = f"more than the limit of {MAX_METADATA_BYTES:,}"
+        raise _problem(f"has {len(encoded):,} bytes, {limit}")
     return dict(from_json(encoded))
 
 
@@ -293,7 +295,7 @@ class _UsageFields(TypedDict, total=False):
 def _given_counts(value: object) -> object:
     """Return token counts, which may have the names of OpenAI's chat completions.
 
-    None if nothing is counted: the usage is then not known, rather than 0.
+    None without any count: the usage is then unknown, not 0.
     """
     if isinstance(value, Mapping) and ("prompt_tokens" in value or "completion_tokens" in value):
         details = value.get("prompt_tokens_details")
@@ -333,7 +335,7 @@ def _passage_fields(value: object) -> object:
 
 
 def _passages(value: object) -> object:
-    """Return a list of what was retrieved; it may be a single text."""
+    """Return a list of passages, which may be given as a single text."""
     if isinstance(value, str):
         return [value]
     return value
@@ -458,7 +460,7 @@ _EXPECTED = {  # by the type of a pydantic error
 
 
 def _validate(adapter: TypeAdapter[Any], value: object) -> Any:
-    """Return what a value is converted to; raises ValueError with the first problem."""
+    """Return the converted value; raise ValueError with the first problem."""
     try:
         return adapter.validate_python(value)
     except ValidationError as error:

@@ -92,10 +92,10 @@ class Messages:
         return response
 
     def _assemble(self, events: Sequence[Event]) -> "_Message":
-        """Return a streamed message as if it had come at once.
+        """Return a streamed message in the form of one that is not streamed.
 
         Raises:
-            ProviderError: it was broken off, or an event has another shape.
+            ProviderError: the stream broke off, or an event has another shape.
         """
         model = stop_reason = first_token_s = None
         blocks: dict[int, _Block] = {}
@@ -130,7 +130,7 @@ class Messages:
 
 
 def _nonzero_counts(usage: "_Usage | None") -> dict[str, int]:
-    """Return the counts that an event tells; others of the same stream have the rest."""
+    """Return the counts of one event; other events of the same stream have the others."""
     if usage is None:
         return {}
     return {name: count for name, count in asdict(usage).items() if count}
@@ -218,7 +218,7 @@ class _Block:
     signature: str = ""
     data: str = ""
     written: str = ""
-    """The pieces of a streamed `input` so far, which is JSON."""
+    """The JSON of a streamed `input` so far."""
 
     @property
     def call(self) -> ToolCall:
@@ -226,8 +226,8 @@ class _Block:
 
     @property
     def sent_back(self) -> dict[str, Any] | None:
-        """The block as it is sent back with the results of tools; None for one of Anthropic's own
-        tools.
+        """The block in the form that is sent back with the results of tools; None for blocks of
+        Anthropic's own tools.
         """
         match self.type:
             case "text":
@@ -255,7 +255,7 @@ class _Usage:
 
     @property
     def tokens(self) -> Usage:
-        """All tokens: `input_tokens` leaves out what was written to the cache or read from it."""
+        """All tokens. The API's `input_tokens` excludes tokens of the cache."""
         cached = self.cache_read_input_tokens or 0
         written = self.cache_creation_input_tokens or 0
         return Usage(self.input_tokens + written + cached, self.output_tokens, cached)

@@ -1,4 +1,4 @@
-"""The seam of providers: options, as written in the YAML, open into something that answers."""
+"""The interface of providers: options, as written in the YAML, and the live providers they open."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,15 +43,15 @@ class Price(Options):
 
 
 def header_problems(headers: Mapping[str, str]) -> list[str]:
-    """Return which header names and values HTTP cannot carry.
+    """Return the problems of headers that HTTP cannot carry.
 
-    The values are not shown: they may be secret.
+    The values are not shown, because they may be secret.
     """
     problems = []
     for name, value in headers.items():
         if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII) or not value.isprintable():
-            rule = "a name takes letters, digits and '-', a value no line breaks or other control"
-            problems.append(f"headers.{name}: {rule} characters")
+            rule = "use letters, digits and '-' in the name, and no control characters in the value"
+            problems.append(f"headers.{name}: {rule}")
     return problems
 
 
@@ -69,7 +69,7 @@ class TokenCommand(Options):
     command: str | Many[str]
 
     def problems(self, folder: Path) -> list[str]:
-        """Return what is wrong with the command, without running it."""
+        """Return the problems of the command, without running it."""
         from ci_evals.providers.command_line import command_problems, program_problems
 
         wrong = command_problems(self.command)
@@ -78,15 +78,15 @@ class TokenCommand(Options):
 
 @dataclass(frozen=True, slots=True)
 class Serve(Options):
-    """The service that a provider talks to: started before the run, and ended after it with all
-    that it started.
+    """The service that a provider calls: started before the run, and ended after it with all its
+    child processes.
 
     Args:
         command: starts the service and stays in the foreground: a list, or one line that is split
             as a POSIX shell would.
-        url: answers once the service is ready, with any status below 500; nothing may answer there
-            before.
-        timeout_s: seconds that it may take until then.
+        url: answers with a status below 500 once the service is ready; nothing may answer there
+            earlier.
+        timeout_s: the maximum number of seconds until then.
         cwd: the folder it runs in, relative to the config's folder, which is the default.
         env: added to the environment.
     """
@@ -100,20 +100,20 @@ class Serve(Options):
     env: Mapping[str, str] = field(default_factory=dict)
 
     def problems(self, folder: Path) -> list[str]:
-        """Return what is wrong, without starting anything."""
+        """Return the problems, without starting anything."""
         from ci_evals.providers.command_line import command_problems, program_problems
 
-        found = []
+        problems = []
         if not is_complete_url(self.url):
-            found.append("url: is not a complete address; write it as http://host:port/path")
+            problems.append("url: is not a complete address; write it as http://host:port/path")
         if wrong := command_problems(self.command):
-            return [*found, *wrong]
+            return [*problems, *wrong]
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():
-            found.append(f"cwd: there is no folder {cwd}")
+            problems.append(f"cwd: there is no folder {cwd}")
         else:
-            found += program_problems(self.command, cwd, self.env.get("PATH"))
-        return found
+            problems += program_problems(self.command, cwd, self.env.get("PATH"))
+        return problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +122,15 @@ class McpServer(Options):
     and ended after the run.
 
     Args:
-        mcp: the command of a server that speaks over stdin and stdout, a list or one line that is
-            split as a POSIX shell would; or the URL of one that speaks HTTP.
-        env: environment variables of the command. It gets no others but the few that every program
-            needs, such as `PATH` and `HOME`.
+        mcp: the command of a server that uses stdin and stdout, as a list or as one line that is
+            split as a POSIX shell would; or the URL of a server that uses HTTP.
+        env: environment variables of the command. Besides these, it gets only the few that every
+            program needs, such as `PATH` and `HOME`.
         cwd: the folder that the command runs in, relative to the config's folder, which is the
             default.
         headers: HTTP headers that are sent to the URL.
-        only: the tools to offer to the model, by name; all that the server has when left out.
-        timeout_s: seconds that it may take to be ready.
+        only: the names of the tools to offer to the model; all tools of the server when left out.
+        timeout_s: the maximum number of seconds until it is ready.
     """
 
     example: ClassVar[str] = "{mcp: [python, server.py]}"
@@ -150,27 +150,27 @@ class McpServer(Options):
         return None
 
     def problems(self, folder: Path) -> list[str]:
-        """Return what is wrong, without starting anything."""
-        found = []
+        """Return the problems, without starting anything."""
+        problems = []
         if find_spec("mcp") is None:
-            found.append("mcp: takes the MCP SDK: install ci-evals with the extra `mcp`")
+            problems.append("mcp: needs the MCP SDK: `pip install 'ci-evals[mcp]'`")
         if self.url is not None:
             for key, value in (("env", self.env), ("cwd", self.cwd)):
                 if value:
-                    found.append(f"{key}: belongs to a command, and this server is at a URL")
-            return [*found, *header_problems(self.headers)]
+                    problems.append(f"{key}: belongs to a command, and this server is at a URL")
+            return [*problems, *header_problems(self.headers)]
         if self.headers:
-            found.append("headers: belong to a server at a URL, and this is a command")
+            problems.append("headers: belong to a server at a URL, and this is a command")
         from ci_evals.providers.command_line import command_problems, program_problems
 
         if wrong := command_problems(self.mcp, key="mcp"):
-            return [*found, *wrong]
+            return [*problems, *wrong]
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():
-            found.append(f"cwd: there is no folder {cwd}")
+            problems.append(f"cwd: there is no folder {cwd}")
         else:
-            found += program_problems(self.mcp, cwd, self.env.get("PATH"), key="mcp")
-        return found
+            problems += program_problems(self.mcp, cwd, self.env.get("PATH"), key="mcp")
+        return problems
 
 
 def _check_tool(value: Any) -> Any:
@@ -180,8 +180,8 @@ def _check_tool(value: Any) -> Any:
         return value
     raise PydanticCustomError(
         "problem",
-        "expected a function as module:function, or an MCP server with `mcp`; definitions of tools"
-        " that nobody carries out go into `params.tools`",
+        "expected a function as module:function, or an MCP server with `mcp`; put definitions of"
+        " tools that ci-evals should not call into `params.tools`",
     )
 
 
@@ -191,16 +191,16 @@ Tool = Annotated[NonEmpty | McpServer | Function, BeforeValidator(_check_tool)]
 
 
 class Credentials(Protocol):
-    """What authorizes the calls of providers."""
+    """Authorizes the calls of providers."""
 
     noun: str
     """The start of a problem with them: `token`, `credentials`."""
 
     async def fetch(self) -> None:
-        """Get them, before the first call.
+        """Get the credentials, before the first call.
 
         Raises:
-            ProviderError: there are none.
+            ProviderError: there are no credentials.
         """
         ...
 
@@ -209,25 +209,25 @@ class Service(Protocol):
     """A service that is started once, for all providers that have the same `serve`."""
 
     async def start(self, resources: "Resources") -> None:
-        """Start it and wait until it answers; `resources.stack` ends it.
+        """Start the service and wait until it answers; `resources.stack` ends it.
 
         Raises:
-            ProviderError: it does not answer, or something else does already.
+            ProviderError: it does not answer, or something else already does.
         """
         ...
 
     async def check(self, within_s: float = 0.0) -> None:
-        """Raise a ProviderError if it has ended, or ends within some seconds."""
+        """Raise a ProviderError if the service has ended, or ends within some seconds."""
         ...
 
 
-# A model that calls tools: its API is sent `Request.tools`, answers with `Response.tool_calls`, and
-# is asked again with what it said and with the results, as further messages.
+# A model that calls tools gets `Request.tools`, answers with `Response.tool_calls`, and is called
+# again with its answer and the results as further messages.
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult(Message):
-    """The result of a tool call, as a message of the role `tool`. `name` is the tool's."""
+    """The result of a tool call, as a message of the role `tool`; `name` is the tool's name."""
 
     name: str = ""
     is_error: bool = False
@@ -235,21 +235,22 @@ class ToolResult(Message):
 
 @dataclass(frozen=True, slots=True)
 class ToolRequest(Response):
-    """A response whose turn has parts that only its API understands, such as signatures of
-    thoughts. `native` is the turn as that API wants it back.
+    """A response with parts that only its API understands, such as signatures of thoughts.
+
+    `native` is the turn in the form that the API expects back.
     """
 
     native: Any = None
 
     @classmethod
     def of(cls, response: Response, native: Any) -> "ToolRequest":
-        given = {each.name: getattr(response, each.name) for each in fields(response)}
-        return cls(**given, native=native)
+        values = {field.name: getattr(response, field.name) for field in fields(response)}
+        return cls(**values, native=native)
 
 
 @dataclass(frozen=True, slots=True)
 class NativeMessage(Message):
-    """What the model said in a `ToolRequest`."""
+    """The message of a model that called tools, as its `ToolRequest` has it."""
 
     native: Any = None
 
@@ -273,7 +274,7 @@ class Resources(Protocol):
 
     @property
     def max_concurrency(self) -> int:
-        """The number of calls of one provider that may be under way."""
+        """The maximum number of concurrent calls of one provider."""
         ...
 
     @property
@@ -283,16 +284,16 @@ class Resources(Protocol):
 
     @property
     def observe(self) -> Callable[[Mapping[str, str]], None]:
-        """Takes the headers of each HTTP answer, for what they say of rate limits."""
+        """Receives the headers of each HTTP answer, which may state rate limits."""
         ...
 
     @property
     def files(self) -> Path | None:
-        """The folder, beside the reports, for files that a run leaves behind; None to keep none."""
+        """The folder next to the reports for files that a run leaves behind; None to keep none."""
         ...
 
     def shared(self, make: Callable[["Resources"], T]) -> T:
-        """Return what `make` makes of the resources, once for all providers of the run."""
+        """Return the result of `make`, which is called once for all providers of the run."""
         ...
 
 
@@ -302,30 +303,29 @@ class ProviderOptions(Options):
 
     Args:
         name: its name in reports and `--providers`; derived from its settings when left out.
-        max_concurrency: calls under way at once, within the suite's own limit; or `unlimited`.
-        timeout_s: seconds a call may take; the suite's value when left out.
+        max_concurrency: concurrent calls, within the suite's own limit; or `unlimited`.
+        timeout_s: seconds that a call may take; the suite's value when left out.
         retries: further attempts after a refused or lost call; the suite's value when left out.
         on_error: whether a run without an answer counts as failed (`fail`) or is left out of the
             rate (`exclude`).
-        price: USD per million tokens, for costs that are not publicly listed; or the name of a
-            model that is.
+        price: USD per million tokens, for models that are not publicly listed; or the name of a
+            listed model.
         rpm: requests per minute that the provider allows.
-        tpm: tokens per minute that it allows, asked and answered together.
-        before: what the input goes through before it is asked, in order: providers by name, or
-            `module:function`.
-        after: what the answer goes through, likewise.
-        cache: whether what stages made is kept in the results folder and taken from there.
-        serve: the service that it talks to, started before the run and ended after it.
+        tpm: tokens per minute that it allows, input and output together.
+        before: stages that convert the input, in order: names of providers, or `module:function`.
+        after: stages that convert the answer, likewise.
+        cache: keep the results of stages in the results folder and reuse them.
+        serve: the service that it calls, started before the run and ended after it.
         setup: functions or commands that set up its runs and give them vars.
         limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one
             key do.
-        prompts: the names of the prompts that it is asked with; all of them when left out.
+        prompts: the names of its prompts; all of the suite's when left out.
     """
 
     kind: ClassVar[str]
     """The `type` in the YAML."""
     own_code: ClassVar[bool] = False
-    """True if it calls the team's own code, so that a crash is the change's fault."""
+    """True if it calls the team's own code, so that a crash counts against the change."""
     retried: ClassVar[bool] = True
     """True if the suite's `retries` apply."""
     embeds: ClassVar[bool] = False
@@ -353,17 +353,17 @@ class ProviderOptions(Options):
 
     @property
     def default_name(self) -> str:
-        """A name for when the suite gives none: `openai:gpt-4o-mini`."""
+        """The name if the suite gives none: `openai:gpt-4o-mini`."""
         return self.kind
 
     @property
     def details(self) -> Sequence[Detail]:
-        """The details that its answers may have besides the output."""
+        """The details that its answers may have in addition to the output."""
         return ("cost", "steps", "context", "first_token")
 
     @property
     def may_report_cost(self) -> bool:
-        """Return True if its answers may tell their cost, as those of gateways do."""
+        """Return True if its answers may contain their cost, as answers of gateways do."""
         return self.own_code
 
     @property
@@ -380,21 +380,22 @@ class ProviderOptions(Options):
         return None
 
     def problems(self, folder: Path) -> list[str]:
-        """Return what is wrong before any call: a missing file, a module that does not exist."""
+        """Return problems that are visible before any call, such as a missing file or module."""
         return []
 
     def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
-        """Yield requests that cannot be sent, each with the reason, without sending any."""
+        """Yield the requests that could not be sent, each with the reason, without sending any."""
         return iter(())
 
     def credentials(self, resources: Resources) -> Credentials | None:
-        """Return what authorizes its calls and is fetched before the first one, the same for all
-        providers of a run that have the same source; None for a key, and for nothing.
+        """Return the credentials to fetch before the first call; None for a key, or for none.
+
+        Providers of a run with the same source share them.
         """
         return None
 
     def open(self, resources: Resources) -> Provider:
-        """Make the live provider; what it holds open is put on `resources.stack`."""
+        """Make the live provider; `resources.stack` closes what it opens."""
         raise NotImplementedError
 
 

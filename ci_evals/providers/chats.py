@@ -1,4 +1,4 @@
-"""Chats, questions and answers as model APIs, frameworks and tracing tools record them."""
+"""Reads chats, questions and answers as APIs, frameworks and tracing tools record them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _ANSWERS = ("output", "answer", "response", "result", "return_value", "text", "c
 
 
 def decode(value: Any) -> Any:
-    """Return the list or mapping that a text holds as JSON; any other value as it is."""
+    """Return the list or mapping in a JSON text; any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
@@ -33,10 +33,10 @@ def decode(value: Any) -> Any:
 
 
 def read_chat(value: Any) -> list[Message]:
-    """Return the messages of a chat; none if the value is anything else.
+    """Return the messages of a chat; an empty list if the value is anything else.
 
     A chat is a list of messages of OpenAI, LangChain, OpenInference or OpenTelemetry, a mapping
-    that has one as `messages`, or the JSON of either.
+    with such `messages`, or the JSON of either.
     """
     value = decode(value)
     if isinstance(value, dict):
@@ -55,8 +55,8 @@ def read_chat(value: Any) -> list[Message]:
 
 
 def question_in(value: Any) -> Any:
-    """Return what a recorded input asks: a text, or the mapping itself if no entry of it is a
-    question. None if it asks nothing.
+    """Return the question in a recorded input: a text, or the mapping itself if none of its entries
+    is a question. None if there is none.
     """
     decoded = decode(value)
     for message in reversed(read_chat(decoded)):
@@ -75,8 +75,8 @@ def question_in(value: Any) -> Any:
 
 
 def answer_in(value: Any) -> str | None:
-    """Return the text of a recorded output: that of the last message of a chat or of a model's
-    reply, the only text of a mapping, or the JSON of anything else. None stays None.
+    """Return the text of a recorded output: of the last message of a chat, of a model's reply, the
+    only text of a mapping, or the JSON of anything else. None stays None.
     """
     decoded = decode(value)
     match decoded:
@@ -109,7 +109,7 @@ def _text_of_message(value: Any) -> str:
 
 
 def _read_message(value: Any) -> Message | None:
-    """Return a message in any of the spellings; None if the value is none."""
+    """Return a message in any of the spellings; None if the value is not a message."""
     match value:
         case {"message": {**inner}}:  # OpenInference
             value = inner
@@ -147,7 +147,7 @@ def _read_message(value: Any) -> Message | None:
 
 
 def _read_call(value: Any) -> ToolCall:
-    """Return a tool call in any of the spellings; one without a name is no call."""
+    """Return a tool call in any of the spellings; without a name, it is not a call."""
     match value:
         case {"tool_call": {**inner}}:
             value = inner
@@ -169,7 +169,7 @@ def _read_call(value: Any) -> ToolCall:
 
 
 def _first(value: Mapping[str, Any], *names: str) -> Any:
-    """Return the first value that is not None under one of some names."""
+    """Return the first value under `names` that is not None."""
     for name in names:
         if value.get(name) is not None:
             return value[name]

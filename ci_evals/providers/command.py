@@ -37,19 +37,19 @@ _FIELDS = frozenset({"id", "input", "messages", "metadata", "run", "vars"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramOptions(ProviderOptions):
-    """Settings of what runs a program.
+    """Settings of providers that run a program.
 
     Args:
         command: the program with its arguments, as a list or as one line that is split as a POSIX
             shell would.
-        env: added to the environment that ci-evals itself was given.
+        env: added to the environment of ci-evals itself.
         transcript: the format in which a coding agent prints its work: `claude-code`, `codex`,
             `gemini-cli` or `opencode`.
     """
 
     own_code: ClassVar[bool] = True
     portable: ClassVar[bool] = True
-    retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
+    retried: ClassVar[bool] = False  # the team's own code: a retry would hide that it is flaky
 
     command: str | Many[str]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -65,27 +65,27 @@ class ProgramOptions(ProviderOptions):
         return split_command(self.command)
 
     def problems(self, folder: Path) -> list[str]:
-        found = command_problems(self.command)
+        problems = command_problems(self.command)
         name = self.transcript
         if name is None:
-            return found
+            return problems
         if name not in TRANSCRIPTS:
             known = ", ".join(TRANSCRIPTS)
-            found.append(f"transcript: unknown transcript {name!r}; known: {known}")
+            problems.append(f"transcript: unknown transcript {name!r}; known: {known}")
         elif problem := TRANSCRIPTS.problem(name):
-            found.append(f"transcript: {problem}")
-        return found
+            problems.append(f"transcript: {problem}")
+        return problems
 
 
 class Transcript(Protocol):
     """The format in which a coding agent prints its work."""
 
     def answer(self, data: bytes, failure: ProviderError | None = None) -> Response:
-        """Return the answer in what an agent printed.
+        """Return the answer in the output of an agent.
 
         Args:
-            data: what it printed.
-            failure: why its program did not end well; None if it did.
+            data: the output.
+            failure: why the program failed; None if it did not.
 
         Raises:
             ProviderError: there is no answer.
@@ -105,7 +105,7 @@ class Command(ProgramOptions):
         command: the program with its arguments, as a list or as one line that is split as a POSIX
             shell would.
         cwd: the folder it runs in, relative to the config's folder, which is the default.
-        env: added to the environment that ci-evals itself was given.
+        env: added to the environment of ci-evals itself.
         transcript: the format in which a coding agent prints its work: `claude-code`, `codex`,
             `gemini-cli` or `opencode`.
     """
@@ -128,16 +128,16 @@ class Command(ProgramOptions):
         return f"command:{name}"
 
     def problems(self, folder: Path) -> list[str]:
-        if found := ProgramOptions.problems(self, folder):
-            return found
+        if problems := ProgramOptions.problems(self, folder):
+            return problems
         line = self.command
         if not isinstance(line, str):
             line = " ".join(line)
         for name in sorted(names_used(line) & _FIELDS):
             text = f"`{name}` is not filled in: the program reads it from the JSON on its stdin"
-            found.append(f"command: {text}")
-        if found:
-            return found
+            problems.append(f"command: {text}")
+        if problems:
+            return problems
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():
             return [f"cwd: there is no folder {cwd}"]
@@ -192,7 +192,7 @@ class _Program:
 
 
 def _failure(ended: ProgramEnd, timeout_s: float) -> ProviderError | None:
-    """Return why a program did not end well; None if it did."""
+    """Return why a program failed; None if it did not."""
     detail = ended.stderr or None
     if ended.why == "timeout":
         text = f"no answer within {timeout_s:g} s; the program was ended"
@@ -222,7 +222,7 @@ def _response(ended: ProgramEnd) -> Response:
 
 
 def _answer(stdout: str) -> object:
-    """Return the JSON object on stdout if it has the keys of an answer, else the text as it is."""
+    """Return the JSON object on stdout if it has keys of an answer, else the text unchanged."""
     if stdout.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
             parsed = json.loads(stdout)

@@ -1,4 +1,4 @@
-"""Command lines of a suite: split into words, checked, and their programs found."""
+"""Splits and checks the command lines of a suite, and finds their programs."""
 
 import os
 import re
@@ -25,7 +25,7 @@ def split_command(command: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def command_problems(command: str | Sequence[str], key: str = "command") -> list[str]:
-    """Return what is wrong with the words of a command, which the suite has under `key`."""
+    """Return the problems of a command, which the suite has under `key`."""
     try:
         argv = split_command(command)
     except ValueError as error:
@@ -38,7 +38,7 @@ def command_problems(command: str | Sequence[str], key: str = "command") -> list
         for_shell.insert(0, argv[0])
     if for_shell:
         advice = "use `cwd` and `env`, or [sh, -c, …]"
-        return [f"{key}: {for_shell[0]!r} is for a shell, and none is involved: {advice}"]
+        return [f"{key}: {for_shell[0]!r} needs a shell, and none is used: {advice}"]
     return []
 
 
@@ -48,9 +48,9 @@ def program_problems(
     """Return why the program of a command is not found, and what to try.
 
     Args:
-        command: has no `command_problems`.
-        folder: where a program with a folder in its name is sought.
-        path: where others are sought; the PATH of this process when None.
+        command: a command without `command_problems`.
+        folder: where to look for a program with a folder in its name.
+        path: where to look for other programs; the PATH of this process when None.
         key: the command's place in the suite.
     """
     program = split_command(command)[0]
@@ -73,12 +73,12 @@ def program_problems(
 def resolve_command(
     command: str | Sequence[str], folder: Path, path: str | None = None
 ) -> tuple[str, ...]:
-    """Return the words of a command with its program's file, if there is one, as the first.
+    """Return the words of a command, the first one replaced by the program's file if it exists.
 
     Args:
-        command: has no `command_problems`.
-        folder: where a program with a folder in its name is sought.
-        path: where others are sought; the PATH of this process when None.
+        command: a command without `command_problems`.
+        folder: where to look for a program with a folder in its name.
+        path: where to look for other programs; the PATH of this process when None.
     """
     program, *arguments = split_command(command)
     return (_find_program(program, folder, path) or program, *arguments)

@@ -1,7 +1,7 @@
-"""Results of agent frameworks as answers. They are known by their shape; no framework is imported.
+"""Converts results of agent frameworks into answers, by their shape: no framework is imported.
 
-Known are `AgentRunResult` of Pydantic AI, `RunResult` of the OpenAI Agents SDK, states, messages
-and documents of LangGraph and LangChain, and `AgentReply` of AG2.
+Supported are `AgentRunResult` of Pydantic AI, `RunResult` of the OpenAI Agents SDK, states,
+messages and documents of LangGraph and LangChain, and `AgentReply` of AG2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ _DOCUMENTS = ("context", "documents", "docs")
 
 
 async def unpack_result(value: object) -> object:
-    """Return the answer in a framework's own result, and any other value as it is.
+    """Return the answer in a framework's own result, and any other value unchanged.
 
     Raises:
-        ValueError: it has more of something than is kept.
-        BaseException: whatever its attributes raise.
+        ValueError: the result exceeds a limit, such as the number of steps.
+        BaseException: an attribute of the result raised it.
     """
     if isinstance(value, dict | list | tuple):
         return _from_langchain(value)
@@ -43,7 +43,7 @@ def _has(value: object, *names: str) -> bool:
 class _Trail:
     """The steps of an agent, in order.
 
-    A tool call is a step once its result is there. Calls that nobody carried out are the answer's
+    A tool call becomes a step when its result is known. Calls without a result are the answer's
     `tool_calls`.
     """
 
@@ -56,7 +56,7 @@ class _Trail:
     def add_model_request(
         self, model: object, usage: object, text: str, finish_reason: object = None
     ) -> None:
-        """Add a request to a model and what it answered."""
+        """Add a request to a model and its answer."""
         step: dict[str, Any] = {"kind": "model_request", "usage": _usage(usage)}
         if isinstance(model, str) and model:
             step["name"] = self._model = model
@@ -70,7 +70,7 @@ class _Trail:
     def open_call(
         self, call_id: object, name: object, arguments: object, agent: str | None = None
     ) -> None:
-        """Add a call that the model asked for."""
+        """Add a tool call of the model."""
         if isinstance(arguments, str):
             arguments = read_arguments(arguments)
         else:
@@ -87,7 +87,7 @@ class _Trail:
         self._open[str(call_id)] = step
 
     def close_call(self, call_id: object, result: object, error: object = None) -> None:
-        """Add what came of a tool call."""
+        """Add the result or the error of a tool call."""
         step = self._open.pop(str(call_id), None)
         if step is None:
             return
@@ -97,7 +97,7 @@ class _Trail:
             step["result"] = _text(result)
 
     def add_agent(self, name: str) -> None:
-        """Add that the work was handed to another agent."""
+        """Add a handoff to another agent."""
         self._steps.append({"kind": "agent", "name": name})
 
     def answer(
@@ -107,7 +107,7 @@ class _Trail:
         context: object = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Response:
-        """Return the answer; without `usage`, its tokens are those of the model requests."""
+        """Return the answer; without `usage`, its tokens are the sum of the model requests'."""
         tool_calls = []
         for call_id, step in self._open.items():
             call = {
@@ -163,7 +163,7 @@ def _from_pydantic_ai(result: Any) -> Response:
             elif kind.endswith("tool-return"):
                 trail.close_call(call_id, part.content)
     usage = result.usage
-    if not hasattr(usage, "input_tokens"):  # it was a method before version 2
+    if not hasattr(usage, "input_tokens"):  # it is a method in version 1
         usage = usage()
     metadata = getattr(result, "metadata", None)
     if not isinstance(metadata, Mapping):
@@ -211,7 +211,7 @@ def _from_openai_agents(result: Any) -> Response:
                 trail.open_call(call_id, name, arguments, agent)
                 if call_id in outputs:
                     trail.close_call(call_id, outputs[call_id])
-            elif kind == "mcp_call":  # by the model's own host
+            elif kind == "mcp_call":  # run by the model's host, so its result is in the same item
                 call_id = _get(item, "id")
                 trail.open_call(call_id, name, arguments)
                 trail.close_call(call_id, _get(item, "output"), _get(item, "error"))
@@ -223,7 +223,7 @@ def _from_openai_agents(result: Any) -> Response:
 
 
 def _from_langchain(value: Any) -> object:
-    """Return the answer in a state, a message or a list of messages; any other value as it is."""
+    """Return the answer in a state, a message or a list of messages; other values unchanged."""
     state: Mapping[str, Any] = {}
     messages = value
     if isinstance(value, Mapping):
@@ -250,7 +250,7 @@ def _is_message(value: object) -> bool:
 
 
 def _from_messages(messages: Sequence[Any], output: object, context: object) -> Response:
-    """Return the answer to the last message of a person; `output` is that of a state, if any."""
+    """Return the answer to the last human message; `output` is the state's structured output."""
     first = 0
     for index, message in enumerate(messages):
         if message.type == "human":
@@ -278,7 +278,7 @@ def _from_messages(messages: Sequence[Any], output: object, context: object) -> 
 
 
 def _documents(state: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the documents of a state as texts of the context; None if it has no list of them."""
+    """Return the documents of a state as passages of the context; None without such a list."""
     for key in _DOCUMENTS:
         documents = state.get(key)
         if not isinstance(documents, list | tuple):
@@ -326,7 +326,7 @@ async def _from_ag2(reply: Any) -> object:
 
 
 def _is_a(value: object, name: str) -> bool:
-    """Return True for an object of a class of this name, or of one derived from it."""
+    """Return True for an instance of a class with this name, or of a subclass."""
     return any(cls.__name__ == name for cls in type(value).__mro__)
 
 
@@ -334,7 +334,7 @@ def _is_a(value: object, name: str) -> bool:
 
 
 def _get(value: Any, name: str) -> Any:
-    """Return a value of a mapping, or an attribute of any other object; None if there is none."""
+    """Return an entry of a mapping or an attribute of another object; None if it is missing."""
     if isinstance(value, Mapping):
         return value.get(name)
     return getattr(value, name, None)
@@ -368,7 +368,7 @@ def _usage(counts: object) -> Usage | None:
 
 
 def _count(counts: object, *names: str) -> int:
-    """Return the first count under one of some names that is above 0, else 0."""
+    """Return the first count under `names` that is above 0, else 0."""
     for name in names:
         count = _get(counts, name)
         if isinstance(count, int | float) and count > 0:
@@ -377,7 +377,7 @@ def _count(counts: object, *names: str) -> int:
 
 
 def _text(value: object) -> str:
-    """Return a value of any type as text: JSON where it has such a form."""
+    """Return a value of any type as text, which is JSON unless the value is text itself."""
     if value is None:
         return ""
     if isinstance(value, str):

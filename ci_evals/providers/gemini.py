@@ -29,8 +29,8 @@ from ci_evals.providers.model_api import (
 )
 from ci_evals.providers.parts import attach
 
-# Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A
-# conversation that a person wrote has none; Google documents this value for it.
+# Models since Gemini 3 refuse a tool call in the history without its signature. A conversation that
+# a person wrote has none; Google documents this value for such calls.
 _NO_SIGNATURE = {"thoughtSignature": "skip_thought_signature_validator"}
 
 _IN_GENERATION_CONFIG = (
@@ -45,7 +45,7 @@ _IN_GENERATION_CONFIG = (
     "topK",
     "topP",
 )
-_NAMES = {  # of Gemini's settings, as they are written and as other vendors call them
+_NAMES = {  # Gemini's settings by their own names and by those of other vendors
     **{name: name for name in _IN_GENERATION_CONFIG},
     "max_tokens": "maxOutputTokens",
     "stop": "stopSequences",
@@ -70,12 +70,12 @@ class Gemini(ModelOptions):
     base_url: str = "https://generativelanguage.googleapis.com"
 
     def problems(self, folder: Path) -> list[str]:
-        found = ModelOptions.problems(self, folder)
+        problems = ModelOptions.problems(self, folder)
         for name in self.params:
             if name in _IN_GENERATION_CONFIG:
                 example = f"params: {{generationConfig: {{{name}: …}}}}"
-                found.append(f"params.{name}: belongs into `generationConfig`: {example}")
-        return found
+                problems.append(f"params.{name}: belongs in `generationConfig`: {example}")
+        return problems
 
     def open(self, resources: Resources) -> Provider:
         model = self.model
@@ -144,7 +144,7 @@ class GeminiEndpoint:
 
     def _contents(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
         contents = []
-        names: dict[str | None, str] = {}  # of the tools that were called, by the id of the call
+        names: dict[str | None, str] = {}  # names of tools by the id of the call
         for turn in turns_of(messages):
             message = turn[0]
             if message.role == "tool":
@@ -168,10 +168,10 @@ class GeminiEndpoint:
         return contents
 
     def _assemble(self, events: Sequence[Event]) -> "_Answer":
-        """Return a streamed answer as if it had come at once.
+        """Return a streamed answer in the form of one that is not streamed.
 
         Raises:
-            ProviderError: it was broken off, or an event has another shape.
+            ProviderError: the stream broke off, or an event has another shape.
         """
         parts: list[_Part] = []
         feedback = usage = version = finish_reason = first_token_s = None
@@ -233,7 +233,7 @@ def _declaration(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _result(message: Message, name: str | None) -> dict[str, Any]:
-    """Return a tool's result; Gemini knows it by the function's name and wants an object."""
+    """Return a tool's result; Gemini identifies it by the function's name and needs an object."""
     key = "output"
     if isinstance(message, ToolResult):
         name = message.name
@@ -271,7 +271,7 @@ class _Part(CamelCase):
 
     @property
     def sent_back(self) -> dict[str, Any]:
-        """The part as it is sent back with the results of tools."""
+        """The part in the form that is sent back with the results of tools."""
         fields: dict[str, Any] = {}
         call = self.function_call
         if call is not None:
@@ -318,7 +318,7 @@ class _Usage(CamelCase):
 
     @property
     def tokens(self) -> Usage:
-        """All tokens: thoughts are paid as output, what tools of Google's own fetched as input."""
+        """All tokens. Google bills thoughts as output, and results of its own tools as input."""
         return Usage(
             input_tokens=self.prompt_token_count + self.tool_use_prompt_token_count,
             output_tokens=self.candidates_token_count + self.thoughts_token_count,

@@ -1,4 +1,4 @@
-"""Any service over HTTP: a templated request out, text or JSON back."""
+"""Calls any service over HTTP with a templated request, and reads text or JSON."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ _PATHS = (
     "finish_reason",
     "metadata",
 )
-_MOST_FIELDS = 10  # of an answer, in a message
+_MOST_FIELDS = 10  # of an answer that a message lists
 _USAGE_KEYS = (
     *(each.name for each in fields(Usage)),
     "prompt_tokens",
@@ -67,13 +67,12 @@ _USAGE_KEYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Options):
-    """The shape of an answer that comes as server-sent events.
+    """The format of an answer that is streamed as server-sent events.
 
     Args:
-        text: JSONPath of the next piece of text in an event's data; left out, the data itself is
-            text.
-        event: the name of the events that have text; all of them when left out.
-        end: the name or the data of the last event: a stream that ends without it was broken off.
+        text: JSONPath of the next piece of text in an event's data; the data itself when left out.
+        event: the name of the events that have text; all events when left out.
+        end: the name or the data of the last event: a stream that ends without it broke off.
     """
 
     example: ClassVar[str] = "{text: $.delta}"
@@ -92,7 +91,7 @@ class Http(ProviderOptions):
     }}` becomes its value: a number stays a number.
 
     Args:
-        url: where to send to; `{{ vars.q | urlencode }}` quotes a value.
+        url: the address; `{{ vars.q | urlencode }}` quotes a value.
         method: the HTTP method.
         headers: HTTP headers.
         token: a command that prints a bearer token.
@@ -101,15 +100,14 @@ class Http(ProviderOptions):
         output: JSONPath of the output in the answer; the whole answer as text when left out.
         tool_calls: JSONPath of the tool calls, each with `name` and `arguments`.
         steps: JSONPath of the steps that were taken, each with `kind` and `name`.
-        context: JSONPath of the texts that were retrieved, or of mappings with `text` and perhaps
-            `id` and `score`.
-        usage: JSONPath of the token counts, or a mapping with one for each count; known if all of
-            them are there.
-        cost_usd: JSONPath of the cost; else the header `x-litellm-response-cost` tells it.
+        context: JSONPath of the retrieved texts, or of mappings with `text` and optionally `id` and
+            `score`.
+        usage: JSONPath of the token counts, or a mapping with one path for each count; unknown
+            unless all of them are there.
+        cost_usd: JSONPath of the cost; when left out, the header `x-litellm-response-cost` counts.
         finish_reason: JSONPath of the reason why the answer ended.
         metadata: JSONPath of a mapping to keep with the answer, or a mapping of names to JSONPaths.
-        stream: how the answer is streamed, if it is; JSONPaths are then looked up in the data of
-            each event.
+        stream: the format of a streamed answer; JSONPaths then apply to the data of each event.
     """
 
     kind: ClassVar[str] = "http"
@@ -134,14 +132,14 @@ class Http(ProviderOptions):
 
     @property
     def details(self) -> Sequence[Detail]:
-        found: list[Detail] = ["cost"]  # a header may tell it
+        details: list[Detail] = ["cost"]  # a header may state it
         if self.steps is not None:
-            found.append("steps")
+            details.append("steps")
         if self.context is not None:
-            found.append("context")
+            details.append("context")
         if self.stream is not None:
-            found.append("first_token")
-        return found
+            details.append("first_token")
+        return details
 
     @property
     def default_name(self) -> str:
@@ -157,25 +155,25 @@ class Http(ProviderOptions):
             yield from _strings(self.stream.text, "stream.text")
 
     def problems(self, folder: Path) -> list[str]:
-        found = []
+        problems = []
         if not is_template(self.url):
-            found += url_problems("url", self.url)
+            problems += url_problems("url", self.url)
         headers = {}
         for name, value in self.headers.items():
             headers[name] = value
-            if is_template(value):  # is checked when it is rendered
+            if is_template(value):  # the rendered value is checked before each call
                 headers[name] = ""
-        found += header_problems(headers)
-        found += token_problems(self.token, self.headers)
+        problems += header_problems(headers)
+        problems += token_problems(self.token, self.headers)
         templates = {
             "url": self.url,
             "headers": self.headers,
             "body": self.body,
         }
-        found += _template_problems(templates)
+        problems += _template_problems(templates)
         for place, path in self.paths:
-            found += [f"{place}: {problem}" for problem in path_problems(path)]
-        return found
+            problems += [f"{place}: {problem}" for problem in path_problems(path)]
+        return problems
 
     def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
         if self.problems(folder):
@@ -232,7 +230,7 @@ def _any_json() -> TypeAdapter[Any]:
 
 
 class _RequestTemplate:
-    """The request of a provider, before it is filled in for a case."""
+    """The request of a provider with templates to fill in for each case."""
 
     def __init__(self, options: Http) -> None:
         self._method = options.method
@@ -247,10 +245,10 @@ class _RequestTemplate:
             self._chat_body = json_renderer(_DEFAULT_CHAT_BODY)
 
     def render(self, request: Request) -> Call:
-        """Return what is sent for one run.
+        """Return the call for one run.
 
         Raises:
-            ProviderError: it cannot be rendered, or HTTP cannot carry it.
+            ProviderError: a template cannot be rendered, or HTTP cannot carry the result.
         """
         names = _variables(request)
         data = None
@@ -294,7 +292,7 @@ def _variables(request: Request) -> dict[str, Any]:
 
 
 def _template_problems(value: Any) -> list[str]:
-    """Return what is wrong with the templates in a JSON value, each with its place."""
+    """Return the problems of the templates in a JSON value, each with its place."""
     problems = []
     for place, source in _strings(value, ""):
         try:
@@ -310,7 +308,7 @@ def _template_problems(value: Any) -> list[str]:
 
 
 def _unknown_names(source: str) -> list[str]:
-    """Return the names of a template that have no value, and no `default` or `is defined`."""
+    """Return the unknown names in a template, unless `default` or `is defined` guards them."""
     environment = template_sandbox(keep_last_newline=True)
     tree = environment.parse(source)
     known = {*_NAMES, *environment.globals}
@@ -349,8 +347,8 @@ def _read_stream(options: Http, stream: Stream, reply: Reply, place: str) -> _Co
     """Read the events of a stream.
 
     Raises:
-        ProviderError: it is not a stream, it was broken off, or none of its events has text where
-            it should be.
+        ProviderError: the answer is not a stream, the stream broke off, or none of its events has
+            text at the JSONPath.
     """
     if reply.events is None:
         kind = reply.headers.get("Content-Type", "no type").partition(";")[0]
@@ -387,7 +385,7 @@ def _until_end(stream: Stream, events: Iterable[Event], place: str) -> Iterator[
     """Yield the events up to the one that ends a stream.
 
     Raises:
-        ProviderError: there is none although there should be, or the service sent an error.
+        ProviderError: the last event is missing, or the service sent an error.
     """
     for event in events:
         if event.name == "error":
@@ -402,15 +400,15 @@ def _until_end(stream: Stream, events: Iterable[Event], place: str) -> Iterator[
         raise ProviderError("network", text)
 
 
-# Answers. Lists are gathered from all documents. Of all else, which services repeat as they go, the
-# last document counts that has it.
+# Answers. Lists are gathered from all documents. Other values are repeated in several events of a
+# stream, and the last one counts.
 
 
 def _read_answer(options: Http, content: _Content, reply: Reply) -> Response:
-    """Read what the JSONPaths of the options lead to.
+    """Read the values at the JSONPaths of the options.
 
     Raises:
-        ProviderError: the output is not there, or something is not what it should be.
+        ProviderError: the output is missing, or a value has the wrong type.
     """
     documents = content.documents
     answer = {
@@ -431,7 +429,8 @@ def _read_answer(options: Http, content: _Content, reply: Reply) -> Response:
         if lack is not None:
             raise ProviderError("bad_answer", f"context: {lack}")
         if not is_singular(options.context):
-            answer["context"] = []  # a wildcard says that there is a list, if an empty one
+            # A wildcard matches nothing in an empty list: nothing was retrieved.
+            answer["context"] = []
     if answer["cost_usd"] is None:
         answer["cost_usd"] = reply.cost_usd
     try:
@@ -449,12 +448,12 @@ def _find(path: str, document: Any) -> list[Any]:
 
 
 def _find_last(path: str | None, documents: Sequence[Any]) -> list[Any]:
-    """Return what is at a path in the last document that has something there."""
+    """Return the values at a path in the last document that has any."""
     if path is None:
         return []
     for document in reversed(documents):
-        if found := _find(path, document):
-            return found
+        if values := _find(path, document):
+            return values
     return []
 
 
@@ -463,35 +462,35 @@ def _gather(
 ) -> list[Any] | None:
     """Return the items of the lists at a path in all documents; None if there is nothing.
 
-    Mappings have only the fields of `kind`: a service may tell more.
+    Mappings are reduced to the fields of `kind`: a service may send more.
     """
     if path is None:
         return None
     items: list[Any] | None = None
     for document in documents:
-        found = _find(path, document)
-        if not found:
+        values = _find(path, document)
+        if not values:
             continue
-        if len(found) == 1 and isinstance(found[0], list):
-            found = found[0]
+        if len(values) == 1 and isinstance(values[0], list):
+            values = values[0]
         items = items or []
-        items += [item for item in found if item is not None]
+        items += [item for item in values if item is not None]
     if items and kind is not None:
         return [_only(item, _names(kind)) for item in items]
     return items
 
 
 def _read_value(path: str | None, documents: Sequence[Any]) -> Any:
-    found = _find_last(path, documents)
-    if not found:
+    values = _find_last(path, documents)
+    if not values:
         return None
-    return found[0]
+    return values[0]
 
 
 def _read_output(path: str, documents: Sequence[Any]) -> Any:
     """Return the value at a path, or a list of several; null is an empty text."""
-    found = _find_last(path, documents)
-    if not found:
+    values = _find_last(path, documents)
+    if not values:
         start = "nothing"
         if documents:
             start = _start(documents[-1])
@@ -500,15 +499,15 @@ def _read_output(path: str, documents: Sequence[Any]) -> Any:
         if lack is not None:
             text = f"{lack}; it starts {start}"
         raise ProviderError("bad_answer", f"output: {text}")
-    if len(found) > 1:
-        return found
-    if found[0] is None:
+    if len(values) > 1:
+        return values
+    if values[0] is None:
         return ""
-    return found[0]
+    return values[0]
 
 
 def _missing_field(path: str, documents: Sequence[Any]) -> str | None:
-    """Say which field of a path no document has; None if there is one that has them all."""
+    """Return which field of a path no document has; None if one document has them all."""
     known: list[str] = []
     missing = None
     for document in documents:
@@ -526,21 +525,21 @@ def _missing_field(path: str, documents: Sequence[Any]) -> str | None:
 
 
 def _read_usage(paths: str | Mapping[Any, str] | None, documents: Sequence[Any]) -> Any:
-    """Return the token counts at paths; None unless all of them are there."""
+    """Return the token counts at paths; None if one of them is missing."""
     if paths is None:
         return None
     if not isinstance(paths, str):
         counts = {name: _read_value(path, documents) for name, path in paths.items()}
         for name, count in counts.items():
-            if count is None and name != "cached_tokens":  # which is left out when there are none
+            if count is None and name != "cached_tokens":  # services omit it if there are none
                 return None
         return counts
-    found = _read_value(paths, documents)
-    counts = _only(found, _USAGE_KEYS)
-    if found and not counts:
+    value = _read_value(paths, documents)
+    counts = _only(value, _USAGE_KEYS)
+    if value and not counts:
         names = ", ".join(_names(Usage))
-        text = f"{paths} has no token counts by a known name ({names}), only {_start(found)}"
-        advice = f"name their places, as in `usage: {{input_tokens: {paths}.in}}`"
+        text = f"{paths} has no token counts with known names ({names}), only {_start(value)}"
+        advice = f"set their paths, as in `usage: {{input_tokens: {paths}.in}}`"
         raise ProviderError("bad_answer", f"{text}: {advice}")
     return counts
 
@@ -550,11 +549,11 @@ def _read_metadata(paths: str | Mapping[str, str] | None, documents: Sequence[An
         return _read_value(paths, documents)
     metadata: dict[str, Any] = {}
     for name, path in paths.items():
-        found = _find_last(path, documents)
-        if len(found) == 1:
-            metadata[name] = found[0]
-        elif found:
-            metadata[name] = found
+        values = _find_last(path, documents)
+        if len(values) == 1:
+            metadata[name] = values[0]
+        elif values:
+            metadata[name] = values
     return metadata
 
 
@@ -563,7 +562,7 @@ def _names(kind: type[Any]) -> list[str]:
 
 
 def _only(item: Any, keys: Collection[str]) -> Any:
-    """Return a mapping with some keys only: a service may tell more."""
+    """Return a mapping reduced to `keys`: a service may send more."""
     if isinstance(item, Mapping):
         return {key: value for key, value in item.items() if key in keys}
     return item

@@ -1,4 +1,4 @@
-"""Calls over HTTP: makes them with aiohttp, reads what comes back, and names what went wrong."""
+"""Makes HTTP calls with aiohttp, reads the answers, and describes errors."""
 
 import json
 import os
@@ -31,7 +31,7 @@ from ci_evals.redaction import MASK, SHORTEST
 
 MAX_BYTES = 50 * 1024 * 1024
 _REFUSAL_BYTES = 64 * 1024
-_LARGE_BYTES = 1024 * 1024  # from here on aiohttp wants a file
+_LARGE_BYTES = 1024 * 1024  # aiohttp warns about larger bodies that are not files
 
 _CREDENTIAL = "auth|key|token|secret|cookie|password"
 
@@ -39,11 +39,13 @@ _CREDENTIAL = "auth|key|token|secret|cookie|password"
 def open_session(resources: Resources) -> aiohttp.ClientSession:
     """Return the session of all providers.
 
-    It sets no time-outs: each call has its own. It leaves proxies to each call, too: aiohttp would
-    ignore ALL_PROXY, and send the passwords of ~/.netrc.
+    It sets no time-outs, because each call has its own. It leaves proxies to each call, too: with
+    `trust_env`, aiohttp would ignore ALL_PROXY, and send the passwords of ~/.netrc.
     """
     session = aiohttp.ClientSession(
+        # aiohttp's own limit is 100 connections: further calls would wait unnoticed.
         connector=aiohttp.TCPConnector(limit=resources.max_concurrency),
+        # A cookie of one run must not affect another.
         cookie_jar=aiohttp.DummyCookieJar(),
     )
     resources.stack.push_async_callback(session.close)
@@ -52,12 +54,12 @@ def open_session(resources: Resources) -> aiohttp.ClientSession:
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """The proxies that the environment names, by the scheme of what is called through them."""
+    """The proxies of the environment, by the scheme of the called URL."""
 
     by_scheme: Mapping[str, URL]
 
     def find(self, url: URL) -> URL | None:
-        """Return the proxy that a call goes through; None if it goes there at once."""
+        """Return the proxy for a call; None for a direct connection."""
         proxy = self.by_scheme.get(url.scheme)
         if proxy is None or proxy_bypass(url.host or ""):
             return None
@@ -65,7 +67,7 @@ class Proxies:
 
 
 def read_proxies() -> Proxies:
-    """Return the proxies of `http` and `https` that the environment names.
+    """Return the proxies that the environment sets for `http` and `https`.
 
     Raises:
         ConfigError: a variable does not name an HTTP proxy.
@@ -78,7 +80,7 @@ def read_proxies() -> Proxies:
         if variable is None:
             continue
         proxy = _proxy_at(os.environ[variable])
-        if proxy is None:  # its value may hold a password
+        if proxy is None:  # the value is not shown: it may hold a password
             text = (
                 f"{variable} is not the URL of an HTTP proxy: write http://HOST:PORT, or unset it"
             )
@@ -109,10 +111,10 @@ class HttpClient:
 
     Args:
         resources: the engine's.
-        credentials: what authorizes its calls, if the headers don't.
+        credentials: authorize its calls, if the headers don't.
         max_bytes: the longest body that is read.
-        event_readers: makes readers of streams in other formats than server-sent events, by content
-            type. Each takes the time of the request by `time.perf_counter`.
+        event_readers: by content type, factories of readers for streams that are not server-sent
+            events. Each gets the time of the request by `time.perf_counter`.
     """
 
     def __init__(
@@ -187,7 +189,7 @@ class HttpClient:
 
 
 def why_lost(error: Exception) -> str:
-    """Return what prevented or broke a connection.
+    """Return why a connection failed or broke.
 
     aiohttp's own text would show the URL, which may hold credentials.
     """
@@ -196,7 +198,7 @@ def why_lost(error: Exception) -> str:
         return "the connection was refused; is a server running there?"
     reason = getattr(cause, "strerror", None) or str(cause).partition("url=")[0]
     if isinstance(cause, OSError) and cause.errno and reason.startswith("Connect call failed"):
-        reason = os.strerror(cause.errno)  # instead of asyncio's own words
+        reason = os.strerror(cause.errno)  # asyncio's own text repeats the address
     return readable(reason) or type(error).__name__
 
 
@@ -221,10 +223,10 @@ async def _read(
 
 
 class ServerSentEventReader:
-    """Reads server-sent events as they come, by the WHATWG's HTML standard, section 9.2.6.
+    """Reads server-sent events as they arrive (WHATWG's HTML standard, section 9.2.6).
 
     Args:
-        start: when the request was made, by `time.perf_counter`.
+        start: the time of the request by `time.perf_counter`.
     """
 
     def __init__(self, start: float) -> None:
@@ -236,15 +238,15 @@ class ServerSentEventReader:
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> None:
-        """Read what came next."""
-        if self._after_cr:  # the line that it ended is read: a line feed here belongs to it
+        """Read the next chunk."""
+        if self._after_cr:  # the line is complete; a line feed here belongs to the same line end
             chunk = chunk.removeprefix(b"\n")
         self._after_cr = chunk.endswith(b"\r")
         *ended, rest = re.split(rb"\r\n|\n|\r", chunk)
         for line in ended:
-            whole = b"".join([*self._line, line])
+            complete = b"".join([*self._line, line])
             self._line = []
-            self._read_line(whole.decode("utf-8", "replace").removeprefix("\ufeff"))
+            self._read_line(complete.decode("utf-8", "replace").removeprefix("\ufeff"))
         self._line.append(rest)
 
     def _read_line(self, line: str) -> None:
@@ -263,7 +265,7 @@ class ServerSentEventReader:
 
 
 async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) -> ProviderError:
-    """Return the error that a status outside 2xx means, in the server's own words.
+    """Return the error for a status outside 2xx, with the server's own message.
 
     Args:
         response: the answer.
@@ -271,7 +273,7 @@ async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) ->
     """
     status, place = response.status, place_of(response.url)
     if 300 <= status < 400:
-        # Its target is not shown: following it by hand could hand the key to somebody else.
+        # Its target is not shown: a user who follows it could send the key to somebody else.
         advice = "check the provider's `base_url` or `url`"
         text = f"{place} answered {status}, a redirect, which is not followed: {advice}"
         return ProviderError("rejected", text, status=status)
@@ -297,11 +299,12 @@ async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) ->
 
 
 def _retry_after_s(headers: Mapping[str, str], body: bytes) -> float | None:
-    """Return the seconds to wait before a retry, by the server's own clock."""
+    """Return the seconds to wait before a retry, measured by the server's clock."""
     now = date_in(headers.get("Date")) or datetime.now(UTC)
     wait_s = retry_after_s(headers, now)
     if wait_s is None:
-        google = re.search(rb'"retryDelay":\s*"([\d.]+)s"', body)  # RetryInfo is in the body
+        # Google sends no header, but a `RetryInfo` in the body.
+        google = re.search(rb'"retryDelay":\s*"([\d.]+)s"', body)
         if google:
             wait_s = number_in(google[1].decode())
     return wait_s

@@ -22,7 +22,7 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def number_in(text: str | None) -> float | None:
-    """Return a header's number if it can measure a time or a count: finite, not negative."""
+    """Return a header's number if it is finite and not negative, as times and counts are."""
     if not text:
         return None
     try:
@@ -35,7 +35,7 @@ def number_in(text: str | None) -> float | None:
 
 
 def date_in(text: str | None) -> datetime | None:
-    """Return a header's HTTP date (RFC 9110), taken as UTC where it names no zone."""
+    """Return a header's HTTP date (RFC 9110), which is in UTC if it names no zone."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Requests and answers over HTTP: their types, and what is wrong with them."""
+"""HTTP requests and answers: their types and checks."""
 
 import json
 import re
@@ -17,10 +17,11 @@ from ci_evals.providers.base import Credentials, TokenCommand
 from ci_evals.providers.http_headers import number_in
 
 END_OF_STREAM = "[DONE]"
-"""The data of the last event of OpenAI's streams, and of many after them."""
+"""The data of the last event of OpenAI's streams, and of many compatible ones."""
 
 _PLACE_CHARACTERS = 200
 
+# 408 and 409 may succeed when repeated; the SDKs of OpenAI and Anthropic retry them, too.
 _KINDS: Mapping[int, ErrorKind] = {
     401: "auth",
     403: "auth",
@@ -43,7 +44,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A server-sent event, which came `after_s` seconds after the request."""
+    """A server-sent event that arrived `after_s` seconds after the request."""
 
     data: str
     name: str
@@ -51,7 +52,7 @@ class Event:
 
 
 class Reply(NamedTuple):
-    """The answer to an HTTP request, of a status in 2xx; `events` is None unless it is a stream."""
+    """The answer to an HTTP request, with a 2xx status; `events` is None unless it is a stream."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -59,7 +60,7 @@ class Reply(NamedTuple):
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost in the header of a gateway such as LiteLLM; None if there is none."""
+        """The cost in the header of a gateway such as LiteLLM; None without such a header."""
         return number_in(self.headers.get("x-litellm-response-cost"))
 
 
@@ -70,7 +71,7 @@ class HttpCredentials(Credentials, Protocol):
     """The status of an answer to credentials that have expired."""
 
     async def authorize(self, call: Call) -> Mapping[str, str]:
-        """Return the headers of a call, with what authorizes it.
+        """Return the headers of a call, including its authorization.
 
         Raises:
             ProviderError: there are no credentials.
@@ -78,8 +79,9 @@ class HttpCredentials(Credentials, Protocol):
         ...
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
-        """Get other credentials than those of a call that was refused; return False if there are
-        none. Once is enough for all calls that had the same.
+        """Replace the credentials of a refused call; return False if there are no others.
+
+        Several calls that were refused with the same credentials renew them once.
 
         Args:
             refused: the headers of the call.
@@ -91,16 +93,16 @@ class HttpCredentials(Credentials, Protocol):
 
 
 class EventReader(Protocol):
-    """Reads the events of a stream as they come."""
+    """Reads the events of a stream as they arrive."""
 
     events: list[Event]
-    """Those that were read so far."""
+    """The events so far."""
 
     def feed(self, chunk: bytes) -> None:
-        """Read what came next.
+        """Read the next chunk.
 
         Raises:
-            ProviderError: it is not a stream of events.
+            ProviderError: the data is not a stream of events.
         """
         ...
 
@@ -109,16 +111,16 @@ class HttpSender(Protocol):
     """Makes the calls of one provider."""
 
     def send(self, call: Call, timeout_s: float) -> Awaitable[Reply]:
-        """Make a call and return its answer. Redirects are not followed, so that a key stays where
-        it belongs.
+        """Make a call and return its answer. Redirects are not followed, because they could lead
+        the key to another host.
 
         Args:
             call: the request.
             timeout_s: seconds that the answer may take.
 
         Raises:
-            ProviderError: there was no answer, its status is outside 2xx, or it is too long; or
-                there are no credentials.
+            ProviderError: there are no credentials, there was no answer, or the answer has a status
+                outside 2xx or is too long.
         """
         ...
 
@@ -127,7 +129,7 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
     """Read a JSON answer, replacing stray bytes and lone surrogates in it.
 
     Raises:
-        ProviderError: it is not valid JSON, or of another shape.
+        ProviderError: the answer is not valid JSON, or has another shape.
     """
     try:
         return adapter.validate_json(body)
@@ -151,34 +153,34 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
 
 
 def url_problems(key: str, url: str) -> list[str]:
-    """Return what is wrong with an address; one with a variable that is not filled in is fine."""
+    """Return the problems of an address; a variable that is not filled in is accepted."""
     if is_complete_url(url) or url.startswith("${"):
         return []
     return [f"{key}: is not a complete address; write it as https://host/path"]
 
 
 def authorization_problems(headers: Mapping[str, str], why: str) -> list[str]:
-    """Return the problem of a header that sends an authorization next to that of the credentials.
+    """Return the problem of an `Authorization` header in addition to credentials.
 
     Args:
-        headers: those of the config.
-        why: the problem with it.
+        headers: the headers of the config.
+        why: the text of the problem.
     """
     return [f"headers.{name}: {why}" for name in headers if name.lower() == "authorization"]
 
 
 def token_problems(token: TokenCommand | None, headers: Mapping[str, str]) -> list[str]:
-    """Return which headers stand in the way of a token."""
+    """Return the problems of headers that conflict with a token."""
     if token is None:
         return []
-    return authorization_problems(headers, "the `token` is sent there: leave one of them out")
+    return authorization_problems(headers, "the `token` uses this header: remove one of them")
 
 
 # Answers and addresses in messages.
 
 
 def kind_of(status: int) -> ErrorKind:
-    """Return the kind of failure that a status outside 2xx means."""
+    """Return the kind of failure for a status outside 2xx."""
     if status in _KINDS:
         return _KINDS[status]
     if status >= 500:
@@ -187,7 +189,7 @@ def kind_of(status: int) -> ErrorKind:
 
 
 def readable(text: str, limit: int = 300) -> str:
-    """Return a server's text as `one_line` does, and without tags if it is HTML."""
+    """Return a server's text on one line, without tags if it is HTML."""
     if text.lstrip().startswith("<"):
         tags = r"<(script|style)\b.*?</\1\s*>|<[^<>]*>"
         text = re.sub(tags, " ", text[:4000], flags=re.IGNORECASE | re.DOTALL)
@@ -202,7 +204,7 @@ def authority(host: str | None, port: int | None) -> str:
 
 
 def place_of(url: URL) -> str:
-    """Return `localhost:8000/chat`: without a default port, and without what may be secret."""
+    """Return `localhost:8000/chat`, without a default port, user or query: these may be secret."""
     place = authority(url.host, url.port)
     if url.is_default_port():
         place = place.rpartition(":")[0]

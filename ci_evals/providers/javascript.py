@@ -27,19 +27,19 @@ from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 class JavaScript(ProviderOptions):
     """Calls a function of a file once per run, or the method `callApi` of a class.
 
-    A function is called as `fn(prompt, context)`, with `config` in the context; a class is made
-    once, of an object with `id` and `config`. Either returns text, or an object with `output` and
-    what else an answer may tell.
+    A function is called as `fn(prompt, context)`, with `config` in the context; a class is
+    instantiated once, with an object that has `id` and `config`. Either returns text, or an object
+    with `output` and other fields of an answer.
 
     Args:
-        file: of JavaScript or TypeScript, from the config's folder; `file.mjs:name` is another
-            export of it.
-        config: what the function or the class is given.
+        file: a JavaScript or TypeScript file, relative to the config's folder; `file.mjs:name` is
+            one of its named exports.
+        config: settings for the function or the class.
     """
 
     kind: ClassVar[str] = "javascript"
     own_code: ClassVar[bool] = True
-    retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
+    retried: ClassVar[bool] = False  # the team's own code: a retry would hide that it is flaky
 
     file: NonEmpty
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class JavaScript(ProviderOptions):
         """Load the file.
 
         Raises:
-            ConfigError: there is no Node.js, or the file does not export what can be called.
+            ConfigError: there is no Node.js, or the file does not export anything callable.
         """
         name = self.name or self.default_name
         options = {"id": name, "config": dict(self.config)}
@@ -119,23 +119,23 @@ def _context(request: Request, prompt: str) -> dict[str, Any]:
 
 
 def _answer_fields(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an answer with our names for its fields instead of other tools', and no further keys.
+    """Return an answer with our names for its fields instead of other tools', without other keys.
 
     Raises:
-        ProviderError: it tells of an error instead.
+        ProviderError: the answer is an error.
     """
     if error := value.get("error"):
         raise ProviderError("crash", one_line(str(error), 300))
     if "output" not in value and "tool_calls" not in value:
         return value
     known = [each.name for each in fields(Response)]
-    found = {name: item for name, item in value.items() if name in known}
-    found.setdefault("cost_usd", value.get("cost"))
+    answer = {name: item for name, item in value.items() if name in known}
+    answer.setdefault("cost_usd", value.get("cost"))
     usage = value.get("tokenUsage")
     if isinstance(usage, dict):
         counts = {
             "input_tokens": usage.get("prompt", 0),
             "output_tokens": usage.get("completion", 0),
         }
-        found.setdefault("usage", counts)
-    return found
+        answer.setdefault("usage", counts)
+    return answer

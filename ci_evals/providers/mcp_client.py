@@ -1,4 +1,4 @@
-"""The tools of MCP servers, by the official SDK, which the extra `mcp` installs."""
+"""Calls the tools of MCP servers with the official SDK, which the extra `mcp` installs."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ from ci_evals.providers.http_messages import place_of
 from ci_evals.providers.subprocess import marked_environment
 from ci_evals.providers.tool_seam import Tool, ToolError, first_failure, tools_problem
 
-_MAX_PAGES = 100
+_MAX_PAGES = 100  # a broken server could return cursors for ever
 _TAIL_BYTES = 4096
 _LAST_LINES = 5
 _MAX_REASON = 300
@@ -37,7 +37,7 @@ _CLOSE_S = 10.0  # the SDK itself gives a server 4 s before it kills it
 
 
 class McpTools:
-    """An MCP server. It is started once; one that has ended is started again by the next call."""
+    """An MCP server. It is started once, and again by the next call if it has ended."""
 
     def __init__(self, options: McpServer, folder: Path) -> None:
         self._options = options
@@ -73,7 +73,7 @@ class McpTools:
                     cursor = page.next_cursor
                     if cursor is None:
                         break
-        except Exception as error:  # the server is foreign, and so is what comes of its answers
+        except Exception as error:  # the SDK raises anything for what a server may send
             raise self._broken("did not list its tools", error) from error
         return tools
 
@@ -90,7 +90,7 @@ class McpTools:
 
     def _wrong_schema(self, tool: Any, reason: str) -> ConfigError:
         name = one_line(str(tool.name), 80)
-        text = f"{self.shown} describes the arguments of {name!r} by a wrong schema: {reason}"
+        text = f"{self.shown} describes the arguments of {name!r} with an invalid schema: {reason}"
         return tools_problem(text)
 
     async def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> Any:
@@ -98,7 +98,8 @@ class McpTools:
 
         Raises:
             ToolError: the server refused the call.
-            ProviderError: it is gone, does not answer, or its answer is not what it said.
+            ProviderError: the server has ended, does not answer, or its answer does not match the
+                tool's schema.
         """
         connection = await self._connect()
         try:
@@ -113,17 +114,17 @@ class McpTools:
                 await connection.close()
                 raise self._broken(f"ended before it answered a call of `{name}`") from error
             raise ToolError(one_line(error.message, _MAX_REASON)) from error
-        except Exception as error:  # the server is foreign, and so is what comes of its answers
-            why = f"gave a call of `{name}` a result that does not fit its own schema"
+        except Exception as error:  # the SDK raises anything for what a server may send
+            why = f"returned a result for `{name}` that does not match the tool's output schema"
             raise self._broken(why, error) from error
 
     async def _connect(self) -> "_Connection":
-        """Return the connection to the server, which is started if need be.
+        """Return the connection to the server, starting it if needed.
 
         Raises:
-            ProviderError: it cannot be started, or does not answer.
+            ProviderError: the server cannot be started, or does not answer.
         """
-        async with self._connecting:
+        async with self._connecting:  # concurrent calls share one start
             if self._connection is None or self._connection.has_ended:
                 self._connection = _Connection(self._options, self._folder)
             connection = self._connection
@@ -134,7 +135,7 @@ class McpTools:
                 await connection.close()
                 within = f"within {self._options.timeout_s:g} s"
                 raise self._broken(f"was not ready {within}") from None
-            except Exception as error:  # whatever the SDK raises where a server cannot be reached
+            except Exception as error:  # the SDK raises anything if a server cannot be reached
                 what = "could not be started"
                 if self._options.url is not None:
                     what = "could not be reached"
@@ -144,7 +145,7 @@ class McpTools:
             return connection
 
     def _broken(self, what: str, error: BaseException | None = None) -> ProviderError:
-        """Return the error of a server, with what the SDK and the server itself say of it."""
+        """Return the error of a server, with the messages of the SDK and of the server itself."""
         text = f"{self.shown} {what}"
         if error is not None:
             text = f"{text}: {one_line(describe_exception(error), _MAX_REASON)}"
@@ -185,7 +186,7 @@ class McpTool:
 
 
 def _text_of(block: Any) -> str:
-    """Return a block of a result as text; of images and other files, what they are."""
+    """Return a block of a result as text; images and other files as their type."""
     match block.type:
         case "text":
             return str(block.text)
@@ -198,7 +199,7 @@ def _text_of(block: Any) -> str:
 
 
 class _Connection:
-    """A connection to a server, in a task of its own: what breaks it cancels nothing else."""
+    """A connection to a server, in a task of its own, so that its failure cancels nothing else."""
 
     def __init__(self, options: McpServer, folder: Path) -> None:
         self._options = options
@@ -219,14 +220,17 @@ class _Connection:
         return self._ready.result()
 
     async def wait(self) -> None:
-        """Wait until the server is ready; raises whatever the SDK does if it never is."""
+        """Wait until the server is ready; raise the SDK's exception if it fails to start."""
+        # Shielded: a waiting call that is cancelled must not cancel the start for the others.
         await asyncio.shield(self._ready)
 
     async def end_unless_alive(self) -> None:
-        """End a server that answers nothing, so that the next call starts it again."""
+        """End a server that does not answer at all, so that the next call starts it again."""
         try:
             async with asyncio.timeout(_PING_S):
-                await self.client.list_tools(cache_mode="refresh")
+                await self.client.list_tools(
+                    cache_mode="refresh"
+                )  # a cached list would prove nothing
         except TimeoutError:
             await self.close()
         except MCPError as error:
@@ -234,7 +238,7 @@ class _Connection:
                 await self.close()
 
     async def close(self) -> None:
-        """End the connection, and the server if it was started for it."""
+        """End the connection, and the server if the connection started it."""
         self._closing.set()
         if not self._ready.done():
             self._task.cancel()
@@ -246,7 +250,7 @@ class _Connection:
             async with self._transport() as transport, Client(transport) as client:
                 self._ready.set_result(client)
                 await self._closing.wait()
-        except Exception as error:  # noqa: BLE001  the SDK raises what it likes where a server breaks
+        except Exception as error:  # noqa: BLE001  the SDK raises anything if a server breaks
             if not self._ready.done():
                 self._ready.set_exception(first_failure(error))
         finally:

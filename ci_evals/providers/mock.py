@@ -1,4 +1,4 @@
-"""Answers from a table or a template, with seeded faults: for demos, docs and dry runs."""
+"""Answers from a table or a template, with seeded faults, for demos, docs and dry runs."""
 
 import struct
 from asyncio import sleep
@@ -42,9 +42,9 @@ class MockPassage(Passage):
 
 @dataclass(frozen=True, slots=True)
 class MockAnswer(Options):
-    """An answer in the table: text, tool calls, or both, and what else an answer may tell.
+    """An answer in the table: text, tool calls, or both, and other details.
 
-    `then` is the answer once its tool calls have results: a text is a Jinja2 template over
+    `then` is the answer after its tool calls have results: a text is a Jinja2 template over
     `results`, the texts of all results since the question.
     """
 
@@ -61,18 +61,17 @@ class Mock(ProviderOptions):
     """Answers without a model. The same suite and seed give the same answers and faults.
 
     Args:
-        answers: what to answer, by case id or by the exact text of the input (the last user
-            message).
+        answers: answers by case id or by the exact text of the input (the last user message).
         default: the answer to everything else: text, or a Jinja2 template over `input` (the last
-            user message) and the case's vars. Without it the input comes back.
-        wrong: what a flaky answer says.
+            user message) and the case's vars. Without it, the answer is the input.
+        wrong: the text of a flaky answer.
         flakiness: the share of runs that answer `wrong`.
         error_rate: the share of calls that fail with a mock status 500.
         rate_limit_rate: the share of calls that are refused with a mock status 429.
-        retry_after_s: what a refusal asks for, in seconds.
-        latency_s: how long an answer takes, in seconds.
-        latency_jitter_s: up to this many seconds longer.
-        seed: another seed, other draws.
+        retry_after_s: the `Retry-After` of a refusal, in seconds.
+        latency_s: the duration of an answer, in seconds.
+        latency_jitter_s: random additional seconds, up to this many.
+        seed: the seed of faults, flaky answers and latencies.
     """
 
     kind: ClassVar[str] = "mock"
@@ -89,29 +88,29 @@ class Mock(ProviderOptions):
     seed: Int = 0
 
     def problems(self, folder: Path) -> list[str]:
-        found = []
+        problems = []
         for name, answer in self.answers.items():
             try:
                 for each in _with_later_answers(answer):
                     _response_of(each)
             except ValueError as error:
-                found.append(f"answers[{one_line(name, 80)!r}]: {error}")
+                problems.append(f"answers[{one_line(name, 80)!r}]: {error}")
         try:
             template_sandbox().from_string(self.default or "")
         except TemplateError as error:
-            found.append(f"default is not a valid template: {one_line(str(error))}")
+            problems.append(f"default is not a valid template: {one_line(str(error))}")
         if self.error_rate + self.rate_limit_rate > 1:
-            found.append(
-                "error_rate and rate_limit_rate are shares of the same calls: together at most 1"
+            problems.append(
+                "error_rate and rate_limit_rate are shares of all calls: their sum is at most 1"
             )
-        return found
+        return problems
 
     def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
         if self.default is None or not is_template(self.default) or self.problems(folder):
             return
         live = MockProvider(self)
         for request in requests:
-            if request.case.user is not None:  # nobody knows yet what that user says
+            if request.case.user is not None:  # the words of a simulated user are not known yet
                 continue
             try:
                 live.look_up(request, _question(request))
@@ -139,7 +138,7 @@ class MockProvider:
         self._faults: Counter[bytes] = Counter()
 
     async def answer(self, request: Request) -> Response:
-        """Answer as the options say.
+        """Answer according to the options.
 
         Raises:
             ProviderError: a fault was drawn, or the answer takes longer than `request.timeout_s`.
@@ -156,7 +155,7 @@ class MockProvider:
         if delay_s > request.timeout_s:
             raise ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
         if fault < options.error_rate + options.rate_limit_rate:
-            self._faults[key] += 1  # so that a retry draws other numbers
+            self._faults[key] += 1  # a retry draws other numbers, or it would always fail again
             if fault < options.error_rate:
                 raise ProviderError("server", "mock error 500", status=500)
             wait_s = options.retry_after_s
@@ -173,7 +172,7 @@ class MockProvider:
         """Return the answer in the table, or else the default.
 
         Raises:
-            ProviderError: a template asks for what is not there.
+            ProviderError: a template uses a name without a value.
         """
         for key in (request.case.id, question):
             if key in self._continued:
@@ -183,7 +182,7 @@ class MockProvider:
         return _text_response(self._render_default(request, question))
 
     def _continue(self, answer: MockAnswer, request: Request) -> Response:
-        """Return the answer after the tool calls that were made since the question."""
+        """Return the answer after the tool calls since the question."""
         rounds, results = _tools_used(request)
         current: str | MockAnswer = answer
         for _ in range(rounds):
@@ -213,7 +212,7 @@ def _render(template: Template, names: Mapping[str, Any], key: str) -> str:
 
 
 def _tools_used(request: Request) -> tuple[int, list[str]]:
-    """Return how often the model has called tools since the question, and their results."""
+    """Return the number of rounds of tool calls since the question, and their results."""
     rounds = 0
     results: list[str] = []
     role_before = ""
@@ -230,9 +229,8 @@ def _tools_used(request: Request) -> tuple[int, list[str]]:
 
 
 def _draw(run: bytes, attempt: int) -> tuple[float, float, float]:
-    """Return three numbers that are independent and uniform in [0, 1), the same for the same run
-    and attempt.
-    """
+    """Return three independent, uniform numbers in [0, 1), fixed by the run and the attempt."""
+    # A hash, not a random generator: the draws of a run do not depend on the order of calls.
     salt = attempt.to_bytes(8, "big")
     digest = blake2b(run, digest_size=24, salt=salt).digest()
     fault, flaky, latency = struct.unpack(">QQQ", digest)
@@ -252,10 +250,10 @@ def _question(request: Request) -> str:
 
 
 def _with_later_answers(answer: str | MockAnswer) -> Iterator[str | MockAnswer]:
-    """Yield an answer and those that follow it.
+    """Yield an answer and every `then` below it.
 
     Raises:
-        ValueError: a text that follows is not a valid template.
+        ValueError: a `then` is not a valid template.
     """
     yield answer
     while isinstance(answer, MockAnswer) and answer.then is not None:

@@ -20,8 +20,8 @@ from ci_evals.providers.http_messages import END_OF_STREAM
 Json = dict[str, Any]
 
 _DIMENSIONS = 256
-_FRAME_BYTES = 16  # of an event of AWS's beyond headers and payload: two lengths, two checksums
-_STRING = 7  # the type of a header there
+_FRAME_BYTES = 16  # of AWS's events, besides headers and payload: two lengths, two checksums
+_STRING = 7  # the type of a header in AWS's events
 
 
 class ModelApi(Protocol):
@@ -30,7 +30,7 @@ class ModelApi(Protocol):
     body: ClassVar[type[Any]]
     """The type of a request's body. Its `turns` are the conversation, oldest message first."""
     end_of_stream: ClassVar[str]
-    """The data of an event that follows the last one of a stream; empty for none."""
+    """The data of the event that ends a stream; empty for none."""
     stream_type: ClassVar[str] = "text/event-stream"
     """The content type of a stream."""
 
@@ -53,12 +53,12 @@ class ModelApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a message. Of images and files, only the type is read."""
+    """A part of a message; only the type of images and files is read."""
 
     type: str = "text"
     text: str = ""
     content: "str | list[_Part] | None" = None
-    """The result of a tool, of Anthropic's API."""
+    """The result of a tool, in Anthropic's API."""
 
     @property
     def words(self) -> str:
@@ -75,7 +75,7 @@ class _Written:
     content: str | list[_Part] | None = None
     type: str = "message"
     output: str = ""
-    """The result of a tool, of OpenAI's responses."""
+    """The result of a tool, in OpenAI's responses."""
 
     @property
     def turns(self) -> Sequence[Message]:
@@ -113,7 +113,7 @@ def _words(text: str) -> list[str]:
 
 def _check_choices(count: int) -> int:
     if count != 1:
-        raise ValueError("the mock server gives one choice: leave 'n' out or set it to 1")
+        raise ValueError("the mock server returns one choice: remove 'n' or set it to 1")
     return count
 
 
@@ -168,7 +168,7 @@ class ChatCompletions(ModelApi):
         }
 
     def events(self, answer: Json) -> Iterator[tuple[str, Json]]:
-        """Yield an answer word by word; the usage comes last, even if it was not asked for."""
+        """Yield an answer word by word; the usage comes last, even if it was not requested."""
         choice = answer["choices"][0]
         message = choice["message"]
         shared = {**answer, "object": "chat.completion.chunk"}
@@ -270,7 +270,7 @@ class Responses(ModelApi):
         }
 
     def events(self, answer: Json) -> Iterator[tuple[str, Json]]:
-        """Yield the words of the text, and at last the whole answer."""
+        """Yield the words of the text, and finally the whole answer."""
         numbered: list[Json] = [
             {
                 "type": "response.created",
@@ -488,7 +488,7 @@ class GenerateContent(ModelApi):
 
 @dataclass(frozen=True, slots=True)
 class _ConverseBlock:
-    """A block of a message. Of images, documents and tool calls, nothing is read."""
+    """A block of a message; images, documents and tool calls are ignored."""
 
     text: str = ""
     toolResult: dict[str, Any] | None = None  # noqa: N815  the API's own name
@@ -598,7 +598,7 @@ class EmbeddingsBody:
 
 
 def render_embeddings(body: EmbeddingsBody) -> Json:
-    """Return a vector for each text. Texts that share words are close."""
+    """Return a vector for each text; texts that share words are close."""
     texts = body.input
     if isinstance(texts, str):
         texts = [texts]

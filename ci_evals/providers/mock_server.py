@@ -1,4 +1,4 @@
-"""The mock behind the endpoints of model APIs, so that a config can be tried without a key."""
+"""Serves the mock at the endpoints of model APIs, so that a config can be tried without a key."""
 
 import asyncio
 from collections import Counter
@@ -46,7 +46,7 @@ async def serve(options: Mock, host: str, port: int, *, log: Log) -> None:
     """Serve until cancelled. `log` gets the URL to use as `base_url`, then a line per request.
 
     Raises:
-        UsageError: the address cannot be listened on.
+        UsageError: the address cannot be used.
     """
     async with run_server(options, host=host, port=port, log=log) as url:
         log(f"mock server at {url} (Ctrl-C ends it)")
@@ -57,10 +57,10 @@ async def serve(options: Mock, host: str, port: int, *, log: Log) -> None:
 async def run_server(
     options: Mock, *, host: str = "127.0.0.1", port: int = 0, log: Log | None = None
 ) -> AsyncIterator[str]:
-    """Serve for as long as the context lasts; gives the URL that clients use as `base_url`.
+    """Serve while the context lasts; yield the URL that clients use as `base_url`.
 
     Raises:
-        UsageError: the address cannot be listened on.
+        UsageError: the address cannot be used.
     """
     runner = web.AppRunner(application(options, log), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
@@ -69,8 +69,8 @@ async def run_server(
             await web.TCPSite(runner, host, port).start()
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            reason = reason.rpartition(": ")[2]  # asyncio says more before it
-            advice = "try another --host, or another --port, of which 0 takes any"
+            reason = reason.rpartition(": ")[2]  # asyncio's text repeats the address before it
+            advice = "try another --host or --port (0 takes any free port)"
             raise UsageError(f"cannot listen on {host}:{port}: {reason}; {advice}") from error
         bound_port = runner.addresses[0][1]
         yield f"http://{authority(host, bound_port)}/v1"
@@ -81,7 +81,7 @@ async def run_server(
 def application(options: Mock, log: Log | None = None) -> web.Application:
     """Return the endpoints as an aiohttp application.
 
-    It knows no cases: the last user message finds the answer.
+    It has no cases: the last user message selects the answer.
     """
     endpoint = _Endpoint(options, log or (lambda _: None))
     app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
@@ -108,7 +108,7 @@ class _Endpoint:
         self._provider = MockProvider(options)
         self._log = log
         self._ids = count(1)
-        self._asked: Counter[str] = Counter()
+        self._times_asked: Counter[str] = Counter()
         self._embeddings = TypeAdapter(EmbeddingsBody)
 
     async def answer(
@@ -127,7 +127,7 @@ class _Endpoint:
             status = error.status or 400
             refusal = api.error(status, error.kind, error.message)
             return self._reply(http, status, refusal, headers)
-        if "model" in http.match_info:  # the path says what the body of others does
+        if "model" in http.match_info:  # Google and AWS have it in the path, others in the body
             model = http.match_info["model"].rpartition("/")[2]
             is_streamed = http.match_info["method"] in ("streamGenerateContent", "converse-stream")
         else:
@@ -155,7 +155,7 @@ class _Endpoint:
         return self._reply(http, 200, {"object": "list", "data": [model]})
 
     async def not_found(self, http: web.Request) -> web.Response:
-        text = f"{http.method} {http.path} is not served: there are {_SERVED}"
+        text = f"{http.method} {http.path} is not served; available: {_SERVED}"
         return self._reply(http, 404, openai_error(None, text))
 
     def _request(self, turns: Sequence[Message]) -> Request:
@@ -164,8 +164,9 @@ class _Endpoint:
             if turn.role == "user":
                 text = turn.text
         if turns[-1].role != "tool":
-            self._asked[text] += 1  # the same question again is another run, with draws of its own
-        return Request(text, tuple(turns), Case(id=""), self._asked[text], _TIMEOUT_S)
+            # The same question again is another run, with its own draws of faults.
+            self._times_asked[text] += 1
+        return Request(text, tuple(turns), Case(id=""), self._times_asked[text], _TIMEOUT_S)
 
     async def _stream(
         self, http: web.Request, api: ModelApi, answer: dict[str, Any]
@@ -194,7 +195,7 @@ def _parse(body: TypeAdapter[Any], raw: bytes) -> Any:
     """Return the body of a request.
 
     Raises:
-        ValueError: it is not of this type.
+        ValueError: the body has another shape.
     """
     try:
         return body.validate_json(raw)

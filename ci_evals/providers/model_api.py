@@ -1,4 +1,4 @@
-"""The base of the model APIs: their settings, their address and key, and streams of theirs."""
+"""The base of the model APIs: their settings, addresses, keys and streams."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ from ci_evals.providers.http_messages import (
 )
 from ci_evals.user_code.targets import missing_target, target_of_file, target_parts
 
-_PARAMS = (  # that are taken for keys of the provider
+_PARAMS = (  # that are often written as keys of the provider
     "frequency_penalty",
     "logprobs",
     "max_completion_tokens",
@@ -58,7 +58,7 @@ _PARAMS = (  # that are taken for keys of the provider
     "top_p",
 )
 
-_LENGTHS = (  # in tokens, as vendors call the limit of an answer
+_LENGTHS = (  # vendors' names for the maximum number of output tokens
     "max_tokens",
     "max_completion_tokens",
     "max_output_tokens",
@@ -75,16 +75,15 @@ class ModelOptions(ProviderOptions):
 
     Args:
         model: the model's name, as the vendor writes it.
-        base_url: where the API is; the vendor's own address when left out.
-        api_key: the key, if the endpoint wants one.
+        base_url: the address of the API; the vendor's own when left out.
+        api_key: the key, if the endpoint needs one.
         token: a command that prints a bearer token, instead of a key.
         params: further fields of the request body, in the vendor's own words.
-        headers: further HTTP headers; they win over those that are set by themselves.
-        stream: have the answer streamed, so that the time to its first token is measured.
-        tools: what the model may call: functions of the team's own, each as `module:function` or
-            in Python itself, and MCP servers. Their calls are carried out, and the model goes on
-            with the results.
-        max_steps: how often the model may be called for one answer.
+        headers: further HTTP headers; they replace those that ci-evals sets.
+        stream: stream the answer, so that the time to its first token is measured.
+        tools: the tools of the model: functions of the team's own, as `module:function` or Python
+            objects, and MCP servers. ci-evals calls them and sends the results to the model.
+        max_steps: the maximum number of calls of the model for one answer.
     """
 
     default_key_variable: ClassVar[str | None]
@@ -127,7 +126,7 @@ class ModelOptions(ProviderOptions):
 
     @property
     def max_output_tokens(self) -> int | None:
-        """The longest answer that is asked for, in tokens; None if the config leaves it open."""
+        """The maximum number of output tokens; None if the config does not set it."""
         nested = [self.params.get("generationConfig"), self.params.get("inferenceConfig")]
         for settings in (self.params, *nested):
             if not isinstance(settings, Mapping):
@@ -139,7 +138,7 @@ class ModelOptions(ProviderOptions):
 
     @property
     def address(self) -> str:
-        """Where the API is."""
+        """The address of the API."""
         return self.base_url
 
     @property
@@ -151,7 +150,7 @@ class ModelOptions(ProviderOptions):
 
     @property
     def wants_credentials(self) -> bool:
-        """Return True at the vendor's own address, if the config has neither a key nor a token."""
+        """True for the vendor's own address, if the config has neither a key nor a token."""
         if self.api_key is not None or self.token is not None:
             return False
         at_vendor = rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])"
@@ -164,40 +163,40 @@ class ModelOptions(ProviderOptions):
         return None
 
     def problems(self, folder: Path) -> list[str]:
-        found = []
+        problems = []
         if not self.model.strip():
-            found.append("model: is empty")
-        found += url_problems("base_url", self.address)
+            problems.append("model: is empty")
+        problems += url_problems("base_url", self.address)
         for name in self.reserved:
             if name in self.params:
-                advice = "leave it out"
+                advice = "remove it"
                 if name == "stream":
-                    advice = "write `stream: true` beside `model`"
-                found.append(f"params.{name}: is set by ci-evals itself; {advice}")
-        found += header_problems(self.headers)
-        found += token_problems(self.token, self.headers)
+                    advice = "write `stream: true` next to `model`"
+                problems.append(f"params.{name}: is set by ci-evals itself; {advice}")
+        problems += header_problems(self.headers)
+        problems += token_problems(self.token, self.headers)
         if self.token and self.api_key:
-            found.append("token: there is an `api_key`, too: leave one of them out")
-        return found + self._problems_of_tools(folder)
+            problems.append("token: there is also an `api_key`: remove one of them")
+        return problems + self._problems_of_tools(folder)
 
     def _problems_of_tools(self, folder: Path) -> list[str]:
-        found = []
+        problems = []
         for index, tool in enumerate(self.tools):
             if isinstance(tool, McpServer):
-                found += [f"tools[{index}]: {problem}" for problem in tool.problems(folder)]
+                problems += [f"tools[{index}]: {problem}" for problem in tool.problems(folder)]
             elif not isinstance(tool, str):
                 continue  # a function, in Python
             elif target_parts(tool) is None:
                 example = target_of_file(tool) or "shop:find_order"
                 text = f"{tool!r} is not of the form module:function, as in {example}"
-                found.append(f"tools[{index}]: {text}")
+                problems.append(f"tools[{index}]: {text}")
             elif problem := missing_target(tool, folder):
-                found.append(f"tools[{index}]: {problem}")
+                problems.append(f"tools[{index}]: {problem}")
         if self.tools and (self.before or self.after):
-            found.append(
-                "tools: a provider with tools has no stages: leave out `before` and `after`"
+            problems.append(
+                "tools: a provider with tools cannot have stages: remove `before` and `after`"
             )
-        return found
+        return problems
 
     def credentials(self, resources: Resources) -> HttpCredentials | None:
         if self.token is None:
@@ -207,7 +206,7 @@ class ModelOptions(ProviderOptions):
         return shared_token(self.token, resources)
 
     def event_readers(self) -> Mapping[str, Callable[[float], EventReader]]:
-        """Return readers of streams in a format of the API's own: see `HttpClient`."""
+        """Return readers of streams in a format of the API's own; see `HttpClient`."""
         return {}
 
     def endpoint(
@@ -224,11 +223,11 @@ class ModelOptions(ProviderOptions):
 
         Args:
             resources: the engine's.
-            path: below the base URL.
-            fields: sent in the body of every call.
-            headers: sent with every call, as is the key; those of the config win.
+            path: the path below the base URL.
+            fields: fields in the body of every call.
+            headers: headers of every call, besides the key; the config's replace them.
             query: added to the query of the base URL.
-            is_quoted: True if the path has its final escapes.
+            is_quoted: True if the path is percent-encoded already.
         """
         base = URL(self.address)
         url = base.joinpath(*path.split("/"), encoded=is_quoted).with_query(base.query)
@@ -273,7 +272,7 @@ class Endpoint:
         self._http = client
 
     def post(self, fields: Mapping[str, Any], timeout_s: float) -> Awaitable[Reply]:
-        """Post `fields` with those of every call.
+        """Post `fields`, in addition to those of every call.
 
         Raises:
             ProviderError: there was no answer.
@@ -284,7 +283,7 @@ class Endpoint:
     async def post_with_schema(
         self, fields: Mapping[str, Any], constraint: Mapping[str, Any], timeout_s: float
     ) -> Reply:
-        """Post `fields` with the `constraint` that makes the answer fit a JSON schema, unless the
+        """Post `fields` with a `constraint` of the answer to a JSON schema, or without it if the
         endpoint turns out not to support that.
 
         Raises:
@@ -296,20 +295,20 @@ class Endpoint:
             except ProviderError as error:
                 if error.status not in (400, 422):
                     raise
-            self._takes_schema = False
+            self._takes_schema = False  # remembered, not to pay for a refusal with every call
         return await self.post(fields, timeout_s)
 
     def read(self, adapter: TypeAdapter[T], reply: Reply) -> T:
-        """Decode an answer; raises ProviderError if it has another shape."""
+        """Decode an answer; raise ProviderError if it has another shape."""
         return decode(adapter, reply.body, self.host)
 
     def read_events(
         self, adapter: TypeAdapter[T], events: Iterable[Event]
     ) -> Iterator[tuple[T, float]]:
-        """Decode the events of a stream, each with when it came, in seconds after the request.
+        """Decode the events of a stream, each with its arrival in seconds after the request.
 
         Raises:
-            ProviderError: one has another shape.
+            ProviderError: an event has another shape.
         """
         for event in events:
             if event.data.strip() in ("", END_OF_STREAM):  # some only keep a connection alive
@@ -317,7 +316,7 @@ class Endpoint:
             yield decode(adapter, event.data.encode(), self.host), event.after_s
 
     def broken_off(self, error: str = "") -> ProviderError:
-        """Return the error that a stream ended before the answer did; the server may say why."""
+        """Return the error of a stream that ended before the answer, with the server's reason."""
         why = " before the answer was complete"
         if error:
             why = f": {readable(error)}"
@@ -325,7 +324,7 @@ class Endpoint:
 
 
 def system_texts_of(messages: Iterable[Message]) -> list[str]:
-    """Return the texts of the system messages, which some APIs take apart from the others."""
+    """Return the texts of the system messages, which some APIs take separately."""
     return [message.text for message in messages if message.role == "system"]
 
 

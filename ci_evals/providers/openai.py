@@ -19,7 +19,7 @@ from ci_evals.providers.http_messages import END_OF_STREAM, Event, kind_of, read
 from ci_evals.providers.model_api import Endpoint, ModelOptions
 from ci_evals.providers.parts import address_refused, attach
 
-# Thoughts of models behind other endpoints, some of which refuse a tool call that comes without.
+# Thoughts of models behind other endpoints, some of which refuse a tool call without its thoughts.
 _THOUGHTS: Final = ("reasoning_content", "reasoning_details")
 
 
@@ -37,7 +37,7 @@ class OpenAIOptions(ModelOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAI(OpenAIOptions):
-    """OpenAI's chat completions or responses, or any endpoint that speaks like them.
+    """OpenAI's chat completions or responses, or any compatible endpoint.
 
     Args:
         api: `chat` for chat completions, or `responses`.
@@ -59,13 +59,13 @@ class OpenAI(OpenAIOptions):
         return details
 
     def problems(self, folder: Path) -> list[str]:
-        found = OpenAIOptions.problems(self, folder)
+        problems = OpenAIOptions.problems(self, folder)
         if self.api == "responses":
             if "input" in self.params:
-                found.append("params.input: is set by ci-evals itself; leave it out")
+                problems.append("params.input: is set by ci-evals itself; remove it")
             if "background" in self.params:
-                found.append("params.background: ci-evals waits for each answer; leave it out")
-        return found
+                problems.append("params.background: ci-evals waits for each answer; remove it")
+        return problems
 
     def open(self, resources: Resources) -> Provider:
         fields: dict[str, Any] = {"model": self.model}
@@ -77,6 +77,7 @@ class OpenAI(OpenAIOptions):
             fields |= self.params
             return ResponsesEndpoint(self.endpoint(resources, "responses", fields))
         if self.stream:
+            # Otherwise, streams have no token counts.
             fields["stream_options"] = {"include_usage": True}
         fields |= self.params
         return ChatEndpoint(self.endpoint(resources, "chat/completions", fields))
@@ -84,21 +85,19 @@ class OpenAI(OpenAIOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embeddings(OpenAIOptions):
-    """OpenAI's embeddings, or any endpoint that speaks like them: one vector for each text of the
-    input.
-    """
+    """OpenAI's embeddings, or any compatible endpoint: one vector for each text of the input."""
 
     kind: ClassVar[str] = "embeddings"
     reserved: ClassVar[tuple[str, ...]] = ("model", "input", "encoding_format")
     embeds: ClassVar[bool] = True
 
     def problems(self, folder: Path) -> list[str]:
-        found = OpenAIOptions.problems(self, folder)
+        problems = OpenAIOptions.problems(self, folder)
         if self.tools:
-            found.append("tools: a model of embeddings calls none; leave them out")
+            problems.append("tools: embeddings models cannot call tools; remove them")
         if self.stream:
-            found.append("stream: embeddings are not streamed; leave it out")
-        return found
+            problems.append("stream: embeddings are not streamed; remove it")
+        return problems
 
     def open(self, resources: Resources) -> Provider:
         fields = {"model": self.model, **self.params}
@@ -166,11 +165,11 @@ class ChatEndpoint:
         return response
 
     def _assemble(self, events: Sequence[Event]) -> "tuple[_Completion, float | None]":
-        """Return a streamed completion as if it had come at once, and the seconds to its first
-        token.
+        """Return a streamed completion in the form of one that is not streamed, and the seconds to
+        its first token.
 
         Raises:
-            ProviderError: it was broken off, or an event has another shape.
+            ProviderError: the stream broke off, or an event has another shape.
         """
         text = refusal = reasoning = ""
         calls: list[_Call] = []
@@ -219,9 +218,9 @@ class ChatEndpoint:
                 return self._endpoint.broken_off()
 
     def _no_choice(self, error: object) -> ProviderError:
-        """Return the error in an answer of status 200, as gateways give it.
+        """Return the error in an answer with status 200, as gateways send it.
 
-        The real status is in the body, if anywhere.
+        The real status may be in the body.
         """
         host = self._endpoint.host
         match error:
@@ -249,8 +248,10 @@ class EmbeddingsEndpoint:
         answer = self._endpoint.read(_vectors(), reply)
         vectors = sorted(answer.get("data") or (), key=lambda vector: vector.get("index", 0))
         if len(vectors) != len(texts):
-            found = f"{len(vectors)} embeddings of {len(texts)} texts"
-            text = f"{self._endpoint.host} answered with {found}: is this an embeddings endpoint?"
+            received = f"{len(vectors)} embeddings of {len(texts)} texts"
+            text = (
+                f"{self._endpoint.host} answered with {received}: is this an embeddings endpoint?"
+            )
             raise ProviderError("bad_answer", text)
         usage = None
         counts = answer.get("usage")
@@ -320,7 +321,7 @@ class _Custom(TypedDict, total=False):
 
 
 class _Call(TypedDict, total=False):
-    """A tool call, or a piece of one; `index` tells the calls of a stream apart."""
+    """A tool call, or a piece of one; `index` distinguishes the calls of a stream."""
 
     id: str | None
     function: _Function | None
@@ -419,7 +420,7 @@ def _tokens(usage: _Usage) -> Usage:
 
 
 def _cost_usd(usage: _Usage) -> float | None:
-    """Return the cost of the answer, as OpenRouter tells it."""
+    """Return the cost of the answer, which OpenRouter includes."""
     cost = usage.get("cost")
     if isinstance(cost, int | float) and 0 <= cost < math.inf:
         return float(cost)
@@ -439,8 +440,8 @@ def _tool_call(call: _Call) -> ToolCall:
 def _add_piece(calls: list[_Call], piece: _Call) -> None:
     """Add a piece of a streamed tool call to the call that it belongs to, or as a new one.
 
-    Some endpoints send whole calls, without an index or all with index 0: an id of its own makes
-    another call, too.
+    Some endpoints send whole calls, without an index or all with index 0, so another id also starts
+    another call.
     """
     id_, index = piece.get("id"), piece.get("index")
     function = piece.get("function") or {}
@@ -450,11 +451,11 @@ def _add_piece(calls: list[_Call], piece: _Call) -> None:
             continue
         if id_ and call.get("id") and id_ != call.get("id"):
             break
-        begun = call["function"]
-        assert begun is not None
+        function_so_far = call["function"]
+        assert function_so_far is not None
         call["id"] = call.get("id") or id_
-        begun["name"] = begun.get("name") or name
-        begun["arguments"] = _join(begun.get("arguments"), arguments)
+        function_so_far["name"] = function_so_far.get("name") or name
+        function_so_far["arguments"] = _join(function_so_far.get("arguments"), arguments)
         return
     calls.append({"id": id_, "function": {"name": name, "arguments": arguments}, "index": index})
 

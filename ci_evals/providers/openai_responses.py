@@ -38,7 +38,7 @@ _KINDS: Mapping[str, ErrorKind] = {
     "rate_limit_exceeded": "rate_limit",
 }
 _LEFT_TO_CALLER = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
-"""Calls of built-in tools that the caller is to carry out."""
+"""Calls of built-in tools that the caller has to run."""
 
 
 class ResponsesEndpoint:
@@ -110,7 +110,7 @@ class ResponsesEndpoint:
         """Return the answer in the last event, and the seconds to its first token.
 
         Raises:
-            ProviderError: it was broken off, or an event has another shape.
+            ProviderError: the stream broke off, or an event has another shape.
         """
         first_token_s = None
         answer: _Answer | None = None
@@ -130,7 +130,7 @@ class ResponsesEndpoint:
         """Return the items of an answer.
 
         Raises:
-            ProviderError: it failed, or has none.
+            ProviderError: the answer is an error, or has no items.
         """
         error, output = answer.get("error"), answer.get("output")
         if error is not None:
@@ -145,7 +145,7 @@ class ResponsesEndpoint:
         return output
 
     def _failure(self, error: Any) -> ProviderError:
-        """Return the error that an answer of status 200 tells."""
+        """Return the error in an answer with status 200."""
         code, message = "error", ""
         if isinstance(error, str):
             message = error
@@ -163,7 +163,7 @@ class ResponsesEndpoint:
 
 
 def _items(message: Message, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the input items of a message: what it says, and each tool call or result."""
+    """Yield the input items of a message: its content, and each tool call or result."""
     if isinstance(message, NativeMessage):
         yield from message.native
         return
@@ -177,7 +177,7 @@ def _items(message: Message, folder: Path) -> Iterator[dict[str, Any]]:
     if isinstance(message.content, str):
         if message.content or not message.tool_calls:
             yield {"role": message.role, "content": message.content}
-    elif message.role == "assistant":  # whose parts have another shape, and never files
+    elif message.role == "assistant":  # its parts are never files, and would need another type
         yield {"role": message.role, "content": message.text}
     else:
         parts = [_part(part, folder) for part in message.content]
@@ -197,7 +197,7 @@ def _definition(tool: ToolDefinition) -> dict[str, Any]:
         "name": tool.name,
         "description": tool.description,
         "parameters": tool.parameters,
-        "strict": False,  # else no parameter may be left out
+        "strict": False,  # strict mode makes every parameter required
     }
 
 
@@ -222,9 +222,9 @@ class _Content(TypedDict, total=False):
 
 
 class _Found(TypedDict, total=False):
-    """A part of a file that a file search found."""
+    """A result of a file search: a part of a file."""
 
-    __pydantic_config__ = ConfigDict(extra="ignore")  # type: ignore[misc]  # as pydantic has it
+    __pydantic_config__ = ConfigDict(extra="ignore")  # type: ignore[misc]  # pydantic reads it from a TypedDict
 
     file_id: str | None
     filename: str | None
@@ -238,11 +238,11 @@ class _CodeOutput(TypedDict, total=False):
 
 
 class _Item(TypedDict, total=False):
-    """An item of the output. Only the fields of its type are there, and others that are sent back
-    as they came.
+    """An item of the output. It has the fields of its type, and others that are sent back
+    unchanged.
     """
 
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]  # as pydantic has it
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]  # pydantic reads it from a TypedDict
 
     type: Required[str]
     id: str | None
@@ -313,7 +313,7 @@ def _event() -> TypeAdapter[_Event]:
 
 
 def _finish_reason(answer: _Answer) -> str | None:
-    """Return why an answer is not complete, else its status."""
+    """Return why an answer is incomplete, else its status."""
     details = answer.get("incomplete_details")
     if details is not None and details.get("reason"):
         return details["reason"]
@@ -321,7 +321,7 @@ def _finish_reason(answer: _Answer) -> str | None:
 
 
 def _tokens(usage: _Usage) -> Usage:
-    """Return the tokens; those of reasoning are a part of the output."""
+    """Return the tokens; output tokens include reasoning."""
     cached_tokens = 0
     details = usage.get("input_tokens_details")
     if details is not None:
@@ -330,7 +330,7 @@ def _tokens(usage: _Usage) -> Usage:
 
 
 def _text(item: _Item) -> str:
-    """Return what an item says to the user: the text of a message, or its refusal."""
+    """Return the text or the refusal of a message; empty for other items."""
     if item["type"] != "message":
         return ""
     return _join(item.get("content"))
@@ -358,9 +358,7 @@ def _tool_calls(item: _Item) -> Iterator[ToolCall]:
 
 
 def _steps(item: _Item) -> Iterator[dict[str, Any]]:
-    """Yield the step that an item is, if any: a summary of reasoning, or a call of a tool that the
-    API carried out.
-    """
+    """Yield the step of an item, if any: a summary of reasoning, or a call of a built-in tool."""
     kind = item["type"]
     step: dict[str, Any] = {"kind": "tool_call", "name": kind.removesuffix("_call")}
     match kind:
@@ -397,17 +395,17 @@ def _steps(item: _Item) -> Iterator[dict[str, Any]]:
 
 
 def _search(action: Any) -> tuple[dict[str, Any], list[Any] | None]:
-    """Return what a web search was asked, and its sources if they were asked for."""
+    """Return the arguments of a web search, and its sources if the request includes them."""
     if not isinstance(action, dict):
         return {}, None
-    asked = {}
+    arguments = {}
     for name in ("query", "queries", "url", "pattern"):
         if action.get(name) is not None:
-            asked[name] = action[name]
+            arguments[name] = action[name]
     sources = action.get("sources")
     if not isinstance(sources, list):
         sources = None
-    return asked, sources
+    return arguments, sources
 
 
 def _error_text(error: Any) -> str:
@@ -421,20 +419,20 @@ def _error_text(error: Any) -> str:
 
 
 def _context(output: Sequence[_Item]) -> tuple[Passage, ...] | None:
-    """Return what file searches found; None where the API does not tell."""
-    found: list[_Found] | None = None
+    """Return the results of file searches; None if the API does not include them."""
+    passages: list[_Found] | None = None
     for item in output:
         results = item.get("results")
         if item["type"] == "file_search_call" and results is not None:
-            found = [*(found or ()), *results]
-    if found is None:
+            passages = [*(passages or ()), *results]
+    if passages is None:
         return None
-    return as_context([_passage(result) for result in found])
+    return as_context([_passage(result) for result in passages])
 
 
-def _passage(found: _Found) -> dict[str, Any]:
+def _passage(result: _Found) -> dict[str, Any]:
     return {
-        "text": found.get("text") or "",
-        "id": found.get("filename") or found.get("file_id"),
-        "score": found.get("score"),
+        "text": result.get("text") or "",
+        "id": result.get("filename") or result.get("file_id"),
+        "score": result.get("score"),
     }

@@ -1,5 +1,5 @@
-"""Messages as they are sent. Their images and files are found and identified when a suite is
-loaded, and read when they are sent.
+"""Messages with images and files, which are identified when a suite is loaded and read when they
+are sent.
 """
 
 import base64
@@ -22,9 +22,9 @@ _KEYS = {"text", "image", "file", "media_type"}
 
 
 def find_parts(value: Any) -> tuple[Part, ...] | None:
-    """Return the parts that a case's input is a list of; None if it is anything else.
+    """Return the parts of a case's input; None if it is not a list of parts.
 
-    It must have an image or a file: a list of texts may be anything.
+    At least one must be an image or a file: a list of texts may mean anything.
     """
     if not isinstance(value, list | tuple) or not value:
         return None
@@ -45,11 +45,10 @@ def find_parts(value: Any) -> tuple[Part, ...] | None:
 
 
 def identify(message: Message, folder: Path) -> Message:
-    """Return a message whose images and files have their media type and the digest of their
-    content.
+    """Return a message with the media types and digests of its images and files.
 
     Raises:
-        ValueError: one is missing, or not what it should be; the text says what to try.
+        ValueError: a file is missing or invalid; the text says what to try.
     """
     if isinstance(message.content, str):
         return message
@@ -59,9 +58,9 @@ def identify(message: Message, folder: Path) -> Message:
 def _identify(part: Part, folder: Path) -> Part:
     given = [key for key in ("text", "image", "file") if getattr(part, key) is not None]
     if len(given) != 1:
-        found = " and ".join(given) or "none of them"
+        names = " and ".join(given) or "none of them"
         text = "a part of a message has one of `text`, `image` and `file`"
-        raise ValueError(f"{text}: it has {found}")
+        raise ValueError(f"{text}: it has {names}")
     source = part.source
     if source is None or (isinstance(source, str) and is_url(source)):
         return part
@@ -77,7 +76,7 @@ def _identify(part: Part, folder: Path) -> Part:
     else:
         media_type = media_type or mimetypes.guess_type(source)[0]
         if media_type is None:
-            text = f"the media type of {source} is not known by its name"
+            text = f"the media type of {source} cannot be guessed from its name"
             raise ValueError(f"{text}: add a `media_type`")
         content = _read(source, folder)
     return replace(part, media_type=media_type, sha256=hashlib.sha256(content).hexdigest())
@@ -90,7 +89,7 @@ def _with_source(part: Part, source: str | bytes) -> Part:
 
 
 def _decode_data_url(url: str) -> tuple[bytes, str]:
-    """Return what a data URL (RFC 2397) holds, and its media type."""
+    """Return the content of a data URL (RFC 2397), and its media type."""
     head, comma, data = url.removeprefix("data:").partition(",")
     media_type, *options = head.split(";")
     try:
@@ -116,13 +115,13 @@ def _read(path: str, folder: Path) -> bytes:
 
 
 def is_url(source: str) -> bool:
-    """Return True for the address of a file elsewhere."""
+    """Return True for the address of a remote file."""
     return source.startswith(("http://", "https://", "gs://"))
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An image or a file as it is sent: its `url`, or its bytes in `base64`."""
+    """An image or a file in the form that is sent: its `url`, or its bytes in `base64`."""
 
     is_image: bool
     media_type: str | None
@@ -140,10 +139,10 @@ class Attachment:
 
 
 def attach(part: Part, folder: Path) -> Attachment:
-    """Read what a part sends.
+    """Read the image or file of a part.
 
     Raises:
-        ProviderError: its file is gone.
+        ProviderError: the file does not exist any more.
     """
     source = part.source
     is_image = part.image is not None
@@ -165,14 +164,14 @@ def attach(part: Part, folder: Path) -> Attachment:
 
 
 def address_refused(sent: Attachment, api: str) -> ProviderError:
-    """Return the error of a file at an address, of which an API takes only the content."""
-    advice = "put it next to the suite and name its path"
-    text = f"{api} takes no address of a file ({sent.url}): {advice}"
+    """Return the error of a remote file for an API that accepts only content."""
+    advice = "put the file next to the suite and use its path"
+    text = f"{api} does not accept the URL of a file ({sent.url}): {advice}"
     return ProviderError("rejected", one_line(text, 300))
 
 
 def without_bytes(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return messages as a journal has them: with the digests of files, but not their bytes."""
+    """Return messages for the journal, with the digests of files instead of their bytes."""
     cleaned = []
     for message in messages:
         if isinstance(message.content, str):
@@ -190,14 +189,14 @@ def _without_bytes(part: Part) -> Part:
 
 
 def content_fields(message: Message) -> str | list[dict[str, str]]:
-    """Return what a message says: text, or its parts with paths from the suite's folder."""
+    """Return the content of a message: text, or parts with paths from the suite's folder."""
     if isinstance(message.content, str):
         return message.content
     return [_part_fields(part) for part in message.content]
 
 
 def message_fields(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages as an API takes them: `role`, `content`, and of the rest what each has."""
+    """Return messages in the form of APIs: `role`, `content`, and other fields that are set."""
     return [_message_fields(message) for message in messages]
 
 
@@ -209,10 +208,10 @@ def _message_fields(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         calls = []
         for call in message.tool_calls:
-            called = {"name": call.name, "arguments": call.arguments}
+            call_fields = {"name": call.name, "arguments": call.arguments}
             if call.id is not None:
-                called["id"] = call.id
-            calls.append(called)
+                call_fields["id"] = call.id
+            calls.append(call_fields)
         fields["tool_calls"] = calls
     if message.tool_call_id is not None:
         fields["tool_call_id"] = message.tool_call_id
@@ -220,7 +219,7 @@ def _message_fields(message: Message) -> dict[str, Any]:
 
 
 def asks_messages(request: Request) -> bool:
-    """Return True if the input of a request is its messages, as in a conversation."""
+    """Return True if the input of a request is the list of its messages, as in a conversation."""
     return isinstance(request.input, list) and request.input == message_fields(request.messages)
 
 

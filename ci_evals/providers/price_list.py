@@ -10,18 +10,18 @@ from ci_evals.model.response import Usage
 
 @lru_cache(maxsize=4096)
 def list_price_usd(api_url: str | None, model: str, usage: Usage) -> float | None:
-    """Return what tokens of a model cost in USD; None if the list does not have the model.
+    """Return the cost of tokens of a model in USD; None if the model is not on the list.
 
     Args:
-        api_url: the endpoint; None to find the vendor by the model's name.
+        api_url: the endpoint; None to infer the vendor from the model's name.
         model: the model's name, as the vendor writes it.
         usage: the tokens.
     """
     price = _price_usd(model, usage, api_url=api_url)
     if price is not None or api_url is not None:
         return price
-    # The names of some vendors' models, such as those of Bedrock, do not lead to the vendor. One of
-    # them will do if all vendors that list it take the same price.
+    # The vendor cannot be inferred from some names, such as those of Bedrock. The price is still
+    # known if all vendors that list the model charge the same.
     prices = set()
     for vendor in get_snapshot().providers:
         if any(listed.id == model for listed in vendor.models):
@@ -46,7 +46,7 @@ def _price_usd(
 
 
 def is_listed(api_url: str) -> bool:
-    """Return True if an endpoint is that of a vendor on the list, and so not a gateway."""
+    """Return True if an endpoint belongs to a vendor on the list, and thus is not a gateway."""
     try:
         get_snapshot().find_provider(None, None, api_url)
     except LookupError:

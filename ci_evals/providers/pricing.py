@@ -1,5 +1,5 @@
-"""The cost of an answer: as the provider tells it, by the config's `price`, or by the price list of
-genai-prices.
+"""The cost of an answer: reported by the provider, or computed from the config's `price` or the
+price list of genai-prices.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,17 +14,17 @@ Pricer = Callable[[Response], float | None]
 
 
 def pricer(options: ProviderOptions) -> Pricer:
-    """Return what prices the answers of a provider.
+    """Return a function that prices the answers of a provider.
 
-    The cost that the provider tells comes first, then the config's `price`, which may name a model
-    of the public list, then that list for the endpoint's host.
+    A cost that the provider reports comes first, then the config's `price`, which may name a model
+    of the public list, then the list's price for the endpoint's host.
     """
     price = options.price
     api_url = options.api_url
     configured_model = getattr(options, "model", None)
     look_up: Callable[[str | None, str, Usage], float | None] | None = None
     if isinstance(price, str) or (price is None and api_url is not None):
-        # Imported now, not while calls are timed.
+        # Imported before the run: the import takes long, and calls are timed.
         from ci_evals.providers.price_list import list_price_usd
 
         look_up = list_price_usd
@@ -50,7 +50,7 @@ def pricer(options: ProviderOptions) -> Pricer:
 
 
 def total_usd(costs: Iterable[float | None]) -> float | None:
-    """Return what several calls cost together; None if the cost of one of them is not known."""
+    """Return the total cost of several calls; None if one of them is unknown."""
     known = []
     for cost in costs:
         if cost is None:
@@ -65,18 +65,18 @@ def has_price(options: ProviderOptions) -> bool:
 
 
 def price_problem(options: ProviderOptions) -> str | None:
-    """Return why the price of a model that `price` names is not known; None if it is."""
+    """Return why the price of the model in `price` is unknown; None if it is known."""
     name = options.price
     if not isinstance(name, str) or has_price(options):
         return None
-    advice = "name it as its vendor does, or"
+    advice = "use the vendor's name for it, or"
     from ci_evals.providers.price_list import listed_models
 
     others = listed_models() - {name}
     if close := closest(name, sorted(others), 0.75):
-        advice = f"did you mean {close!r}? Else"
+        advice = f"did you mean {close!r}? Otherwise"
     advice = f"{advice} give `input_per_mtok` and `output_per_mtok`"
-    return f"the price of a model {name!r} is not known: {advice}"
+    return f"the price of the model {name!r} is not known: {advice}"
 
 
 def _cost_at(price: Price, usage: Usage) -> float:

@@ -42,11 +42,12 @@ _Call = Callable[[Request], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Python(ProviderOptions):
-    """Calls `module:function` with the case's input, and with the `Request` too if it asks for one.
+    """Calls `module:function` with the case's input, and with the `Request` if it has a parameter
+    for one.
 
-    The function gets the request as second argument if it has a second positional parameter that is
-    required or is called `request`. It may be async; otherwise it runs in a thread. It returns
-    text, a mapping with `output` or `tool_calls`, a `Response`, or the result of an agent
+    The function gets the request as its second argument if it has a second positional parameter
+    that is required or is called `request`. It may be async; otherwise it runs in a thread. It
+    returns text, a mapping with `output` or `tool_calls`, a `Response`, or the result of an agent
     framework. The config's folder is importable.
 
     Args:
@@ -59,7 +60,7 @@ class Python(ProviderOptions):
     kind: ClassVar[str] = "python"
     own_code: ClassVar[bool] = True
     portable: ClassVar[bool] = True
-    retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
+    retried: ClassVar[bool] = False  # the team's own code: a retry would hide that it is flaky
 
     target: str
     factory: Bool = False
@@ -87,7 +88,7 @@ class Python(ProviderOptions):
         """Import the target; the engine has made the suite's folder importable.
 
         Raises:
-            ConfigError: it cannot be imported, or cannot be called as documented.
+            ConfigError: the target cannot be imported, or cannot be called as documented.
         """
         try:
             function = load_target(self.target)
@@ -97,8 +98,8 @@ class Python(ProviderOptions):
 
 
 class Target:
-    """A function or an object to call. Its text is the same in every process, so that results can
-    be compared.
+    """A function or an object to call. Its text is part of fingerprints, so it is the same in every
+    process.
     """
 
     def __init__(self, called: Any) -> None:
@@ -127,14 +128,14 @@ class Function(ProviderOptions):
     kind: ClassVar[str] = "function"
     own_code: ClassVar[bool] = True
     portable: ClassVar[bool] = True
-    retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
+    retried: ClassVar[bool] = False  # the team's own code: a retry would hide that it is flaky
 
     target: Any
     factory: Bool = False
 
     @classmethod
     def of(cls, called: Any, **options: Any) -> "Function":
-        """Return the options for a function, an object, or what `@provider` made of one."""
+        """Return the options for a function, an object, or a function with `@provider`."""
         if isinstance(called, FunctionProvider):
             return replace(called.options, **options)
         return cls(target=Target(called), **options)
@@ -152,10 +153,10 @@ class Function(ProviderOptions):
                 yield request, f"{self.target} {_lack_of_text(request)}"
 
     def open(self, resources: Resources) -> Provider:
-        """Make it callable.
+        """Make the live provider.
 
         Raises:
-            ConfigError: it cannot be called as documented.
+            ConfigError: the target cannot be called as documented.
         """
         called, target = self.target.called, str(self.target)
         if callable(getattr(called, "answer", None)) and not isinstance(called, type):
@@ -167,9 +168,7 @@ class Function(ProviderOptions):
 
 
 class FunctionProvider:
-    """A function as a provider, which can be listed in `providers` and called as before. Made by
-    `@provider`.
-    """
+    """A function with `@provider`, which can be listed in `providers` and still be called."""
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         functools.update_wrapper(self, function)
@@ -191,11 +190,11 @@ def provider(
     async.
 
     It returns text, a mapping with `output` or `tool_calls`, or a `Response`. A crash fails the
-    run: it is the change under test.
+    run, because the function is part of the change under test.
 
     Args:
         function: the function, if `@provider` is used without parentheses.
-        options: what every provider may set, such as `name`, `max_concurrency`, `timeout_s`,
+        options: settings of every provider, such as `name`, `max_concurrency`, `timeout_s`,
             `retries`; and `factory=True` for a function that makes a fresh agent for each run.
 
     >>> @provider(name="shouting", max_concurrency=2)
@@ -215,14 +214,14 @@ def _with_provider(error: ConfigError, options: ProviderOptions) -> ConfigError:
     return ConfigError([problem._replace(path=who) for problem in error.problems])
 
 
-# Calls. What is the same for all runs is found out once, when the provider is opened.
+# Calls. How to call a function is decided once, when the provider is opened.
 
 
 def _open_function(function: _Function, target: str, *, factory: bool) -> Provider:
-    """Make a provider of a function that is called `target` in errors.
+    """Make a provider of a function that errors call `target`.
 
     Raises:
-        ConfigError: it cannot be called as documented.
+        ConfigError: the function cannot be called as documented.
     """
     if factory:
         _check_signature(function, target, ())
@@ -240,8 +239,7 @@ def _open_function(function: _Function, target: str, *, factory: bool) -> Provid
 class _FunctionCaller:
     """The live provider.
 
-    Where opentelemetry-sdk is installed, spans of the team's code tell the steps that its answer
-    does not.
+    If opentelemetry-sdk is installed, spans of the team's code add the steps that an answer lacks.
     """
 
     def __init__(self, call: _Call, target: str) -> None:
@@ -268,12 +266,12 @@ class _FunctionCaller:
         try:
             async with scope:
                 value = await self._call(request)
-        except BaseException as error:
+        except BaseException as error:  # even SystemExit of the function is only a crash of its run
             if ends_work(error):
                 raise
             if scope.expired():
                 raise _timeout(request) from None
-            if isinstance(error, ProviderError):  # it says itself what kind of failure this is
+            if isinstance(error, ProviderError):  # it states the kind of failure itself
                 raise
             raise _crash(error) from error
         if scope.expired():  # the function suppressed its cancellation
@@ -294,7 +292,7 @@ def _timeout(request: Request) -> ProviderError:
 
 
 def _caller(function: _Function, arguments: Callable[[Request], tuple[Any, ...]]) -> _Call:
-    """Return what calls a function with arguments of a request: in a thread unless it is async."""
+    """Return a caller of a function with arguments of a request, in a thread unless it is async."""
     if is_async(function):
         return lambda request: function(*arguments(request))
     return lambda request: call_in_thread(functools.partial(function, *arguments(request)))
@@ -303,7 +301,7 @@ def _caller(function: _Function, arguments: Callable[[Request], tuple[Any, ...]]
 def _input_alone(request: Request) -> tuple[Any]:
     if isinstance(request.input, str):
         return (request.input,)
-    return (copy.deepcopy(request.input),)  # a function may change it; the next run must not see
+    return (copy.deepcopy(request.input),)  # a function may change it, and other runs share it
 
 
 def _input_and_request(request: Request) -> tuple[Any, Request]:
@@ -315,9 +313,9 @@ def _request_alone(request: Request) -> tuple[Request]:
 
 
 def _factory_caller(factory: _Function) -> _Call:
-    """Return what makes an agent and calls it: on the event loop, or both in one thread.
+    """Return a caller that makes an agent and calls it: on the event loop, or both in one thread.
 
-    What an agent holds may be of use only in the thread that made it.
+    In one thread, because an agent may hold objects that are bound to the thread that made them.
     """
 
     def arguments(agent: _Function, request: Request) -> tuple[Any, ...]:
@@ -364,6 +362,7 @@ def _check_signature(function: _Function, target: str, given: tuple[str, ...]) -
 
 def _crash(error: BaseException) -> ProviderError:
     frames = error.__traceback__
+    # The team's own frames are of interest, not those of ci-evals around them.
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(PACKAGE):
         frames = frames.tb_next
     summary = traceback.TracebackException(type(error), error, frames, limit=-_MAX_FRAMES)
@@ -375,13 +374,13 @@ def _crash(error: BaseException) -> ProviderError:
 
 
 def _lack_of_text(request: Request) -> str:
-    """Say why a function that takes text cannot be asked."""
+    """Return why a function that takes text cannot be called."""
     if asks_messages(request):
         return (
-            "takes `str`, and this case asks messages: take a list of mappings with `role` and"
+            "takes `str`, but this case sends messages: accept a list of mappings with `role` and"
             " `content`, as in `def answer(messages: list[dict[str, Any]])`"
         )
     return (
-        "takes `str`, and the input of this case is not text: call the question `input`,"
-        " or make a text of the vars by `prompts`"
+        "takes `str`, but the input of this case is not text: write the question as `input`,"
+        " or turn the vars into text with `prompts`"
     )

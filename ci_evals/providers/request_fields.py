@@ -1,4 +1,4 @@
-"""Requests as the team's own code gets them: plain JSON values."""
+"""Requests for the team's own code, as plain JSON values."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ci_evals.providers.parts import message_fields
 
 
 def request_fields(request: Request) -> dict[str, Any]:
-    """Return what every kind of own code gets of a request."""
+    """Return the fields of a request that all kinds of the team's own code get."""
     fields = {
         "id": request.case.id,
         "messages": message_fields(request.messages),
@@ -22,5 +22,5 @@ def request_fields(request: Request) -> dict[str, Any]:
 
 
 def override_fields(case: Case) -> dict[str, Any]:
-    """Return a case's own settings of the provider."""
+    """Return a case's overrides of the provider's settings."""
     return {"model": case.overrides.model, "params": case.overrides.params}

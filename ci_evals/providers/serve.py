@@ -1,4 +1,4 @@
-"""`serve` of a provider: starts the service that it talks to, and ends it after the run."""
+"""Starts the service of a provider's `serve` before a run, and ends it afterwards."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ from ci_evals.providers.http_client import open_session
 from ci_evals.providers.subprocess import RunningProgram, running_program
 
 _POLL_S = 0.1
-_LONGEST_LOOK_S = 5.0  # for one answer while the service starts
+_MAX_POLL_S = 5.0  # for one answer while the service starts
 _LAST_LINES = 5
 
 
@@ -30,8 +30,9 @@ class StartedService:
     async def start(self, resources: Resources) -> None:
         options = self._options
         session = resources.shared(open_session)
+        # Otherwise a forgotten process of another commit would be graded.
         if await _status(session, options.url, 1.0) is not None:
-            advice = "end what runs there, or leave `serve` out to ask that"
+            advice = "stop what runs there, or remove `serve` to use it"
             text = f"{options.url} answers before `{self._shown}` is started: {advice}"
             raise ProviderError("crash", text)
         argv = resolve_command(options.command, self._folder, options.env.get("PATH"))
@@ -56,7 +57,7 @@ class StartedService:
             if program.has_ended:
                 text = f"`{self._shown}` {_describe_end(program)} before {url} answered"
                 raise ProviderError("crash", text)
-            status = await _status(session, url, min(left_s, _LONGEST_LOOK_S))
+            status = await _status(session, url, min(left_s, _MAX_POLL_S))
             if status is not None and status < 500 and not program.has_ended:
                 return
             await program.wait(_POLL_S)
@@ -77,7 +78,7 @@ class StartedService:
 
 
 def shared_service(options: Serve, resources: Resources) -> StartedService:
-    """Return the service of these options, the same for all providers that have them."""
+    """Return the service for these options, which providers with equal options share."""
     services = resources.shared(_services)
     for known, service in services:
         if known == options:
@@ -105,7 +106,7 @@ def _last_lines(program: RunningProgram) -> str:
 
 
 async def _status(session: aiohttp.ClientSession, url: str, timeout_s: float) -> int | None:
-    """Return the status with which a URL answers; None if it does not."""
+    """Return the status of a URL's answer; None without an answer."""
     timeout = aiohttp.ClientTimeout(total=timeout_s)
     try:
         async with session.get(url, allow_redirects=False, timeout=timeout) as response:

@@ -1,4 +1,4 @@
-"""Files of spans: OTLP JSON, and exports of Phoenix (OpenInference), Langfuse and LangSmith."""
+"""Reads files of spans: OTLP JSON, and exports of Phoenix (OpenInference), Langfuse, LangSmith."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from ci_evals.providers.spans import Span
 
 EXPECTED = "OTLP JSON (`resourceSpans`), or spans exported from Phoenix, Langfuse or LangSmith"
 _DETAILS = "gen_ai.client.inference.operation.details"
-"""The event that has what was asked and answered, where spans don't."""
+"""The event that has the question and the answer if the span does not."""
 _MAX_BYTES = 200_000_000
 _MAX_DEPTH = 20
 _HOLDERS = ("data", "spans", "traces", "runs", "items")
@@ -44,7 +44,7 @@ def read_documents(file: Path) -> Iterator[tuple[str, Any]]:
     Lines are read one by one, so that a file of lines may have any size.
 
     Raises:
-        StorageError: the file cannot be read, is cut or too large, or has something else.
+        StorageError: the file cannot be read, is too large, or is not valid JSON.
     """
     try:
         with file.open("rb") as stream:
@@ -59,6 +59,7 @@ def _documents(stream: IO[bytes], file: Path) -> Iterator[tuple[str, Any]]:
     while first.isspace():
         first = stream.readline(_MAX_BYTES)
         number += 1
+    # If the first line is a document by itself, so is every other; else the file is one document.
     try:
         document = json.loads(first)
     except (ValueError, RecursionError):
@@ -77,7 +78,7 @@ def _documents(stream: IO[bytes], file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _decode(text: bytes, file: Path, number: int) -> Any:
-    """Return the value of a JSON text that begins in a line of a file."""
+    """Return the value of a JSON text that begins on a line of a file."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -90,7 +91,7 @@ def _decode(text: bytes, file: Path, number: int) -> Any:
 def spans_in(document: Any) -> list[Span] | None:
     """Return the spans of a document; None if it is not one of the formats.
 
-    The collector may write logs and metrics to the same file: these have none.
+    Logs and metrics, which the collector may write to the same file, have no spans.
     """
     try:
         return _spans_in(document)
@@ -179,7 +180,7 @@ def _values(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """Unpack an OTLP `AnyValue`; 64-bit integers are text there."""
+    """Unpack an OTLP `AnyValue`, in which 64-bit integers are text."""
     match value:
         case {"intValue": number}:
             digits = str(number).removeprefix("-")
@@ -234,7 +235,7 @@ def _openinference_span(row: Mapping[str, Any]) -> Span:
 
 
 def _langfuse_spans(row: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the span of a trace or of an observation, and those of the observations in a trace."""
+    """Yield the span of a trace or of an observation, and of the observations in a trace."""
     trace_id = _first(row, "traceId", "trace_id") or row["id"]
     kind = _LANGFUSE_KINDS.get(str(row.get("type")), "CHAIN")
     attributes = _flatten(mapping_in(row, "metadata"))
@@ -283,12 +284,12 @@ def _langfuse_usage(row: Mapping[str, Any]) -> dict[str, Any]:
 def _langsmith_spans(
     run: Mapping[str, Any], trace_id: str | None, parent_id: str | None
 ) -> Iterator[Span]:
-    """Yield the span of a run and those of the runs in it.
+    """Yield the spans of a run and of its child runs.
 
     Args:
         run: one run.
-        trace_id: that of the run around it.
-        parent_id: the run around it.
+        trace_id: the trace of its parent.
+        parent_id: the id of its parent.
     """
     id_ = str(run.get("id"))
     trace_id = str(run.get("trace_id") or trace_id or id_)
@@ -331,7 +332,7 @@ def _langsmith_spans(
 
 
 def mappings_in(holder: Any, key: str) -> list[dict[str, Any]]:
-    """Return the mappings in a list that an untrusted mapping should have."""
+    """Return the mappings in a list of an untrusted mapping; an empty list if there is none."""
     if not isinstance(holder, dict):
         return []
     items = holder.get(key)
@@ -341,7 +342,7 @@ def mappings_in(holder: Any, key: str) -> list[dict[str, Any]]:
 
 
 def mapping_in(holder: Any, key: str) -> dict[str, Any]:
-    """Return the mapping that an untrusted mapping should have."""
+    """Return a mapping inside an untrusted mapping; an empty one if there is none."""
     if not isinstance(holder, dict):
         return {}
     inner = holder.get(key)
@@ -351,7 +352,7 @@ def mapping_in(holder: Any, key: str) -> dict[str, Any]:
 
 
 def _first(row: Mapping[str, Any], *names: str) -> Any:
-    """Return the first value that is not None under one of some names."""
+    """Return the first value under `names` that is not None."""
     for name in names:
         if row.get(name) is not None:
             return row[name]
@@ -363,7 +364,7 @@ def _without_none(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flatten(values: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-    """Return nested attributes as OpenTelemetry has them: `llm.input_messages.0.message.role`."""
+    """Return nested attributes in OpenTelemetry's form: `llm.input_messages.0.message.role`."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         inner = value
@@ -378,7 +379,7 @@ def _flatten(values: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
 
 
 def _documents_of(output: Any) -> dict[str, Any]:
-    """Return the attributes that OpenInference has for what a retriever found."""
+    """Return the documents of a retriever as attributes of OpenInference."""
     documents = decode(output)
     if isinstance(documents, dict):
         documents = documents.get("documents")
@@ -400,7 +401,7 @@ def _as_text(value: Any) -> str | None:
 
 
 def _time(value: Any) -> int:
-    """Return a time in nanoseconds since 1970: ISO 8601, or a number of any unit; 0 for others."""
+    """Return nanoseconds since 1970 for an ISO 8601 time or a number of any unit; else 0."""
     if isinstance(value, str) and not value.isdecimal():
         try:
             moment = datetime.fromisoformat(value)
@@ -415,6 +416,8 @@ def _time(value: Any) -> int:
         return 0
     if not 0 < number < 1e20:
         return 0
-    while number < 1e17:  # seconds, milliseconds or microseconds
+    # In seconds, milli- or microseconds, every time since 1973 is below this bound, in nanoseconds
+    # above it: that tells the unit.
+    while number < 1e17:
         number *= 1000
     return int(number)

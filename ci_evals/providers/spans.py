@@ -1,5 +1,5 @@
-"""Spans of an instrumented agent as steps: GenAI semantic conventions of OpenTelemetry, and
-OpenInference.
+"""Converts spans of an instrumented agent into steps, by OpenTelemetry's GenAI semantic conventions
+and OpenInference.
 """
 
 import json
@@ -23,9 +23,7 @@ _MAX_DEPTH = 20
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span: when it began and ended, in nanoseconds since 1970; `error` is None if it did not
-    fail.
-    """
+    """One span. Times are in nanoseconds since 1970; `error` is None if it did not fail."""
 
     trace_id: str
     span_id: str
@@ -38,7 +36,7 @@ class Span:
 
     @property
     def kind(self) -> StepKind | None:
-        """The kind of step that the span is; None for any other span."""
+        """The kind of step; None if the span is not a step."""
         operation = self.attributes.get("gen_ai.operation.name")
         if operation in _MODEL_OPERATIONS:
             return "model_request"
@@ -53,7 +51,7 @@ class Span:
         return self.first_text("gen_ai.agent.name", "agent.name") or self.name
 
     def first_text(self, *names: str) -> str | None:
-        """Return the first attribute that is not empty, as text: JSON if it is not text itself."""
+        """Return the first attribute that is not empty, as text or JSON."""
         for name in names:
             value = self.attributes.get(name)
             if value:
@@ -66,7 +64,7 @@ def response_of(spans: Sequence[Span]) -> Response:
     requests.
 
     Raises:
-        ValueError: it has more steps than are kept.
+        ValueError: the trace has too many steps.
     """
     ordered = _in_order(spans)
     steps = steps_of(ordered)
@@ -83,11 +81,10 @@ def response_of(spans: Sequence[Span]) -> Response:
 
 
 def steps_of(spans: Sequence[Span]) -> tuple[Step, ...]:
-    """Return the model requests, tool calls and agents among spans, in the order in which they
-    began.
+    """Return the model requests, tool calls and agents among spans, in the order of their start.
 
     Raises:
-        ValueError: there are more than are kept.
+        ValueError: there are too many steps.
     """
     by_id = {span.span_id: span for span in spans}
     steps = []
@@ -99,11 +96,10 @@ def steps_of(spans: Sequence[Span]) -> tuple[Step, ...]:
 
 
 def context_of(spans: Sequence[Span]) -> tuple[Passage, ...] | None:
-    """Return the documents that retrievers found, in the order of their spans; None if there is no
-    retriever.
+    """Return the documents of retrievers, in the order of their spans; None without a retriever.
 
     Raises:
-        ValueError: there are more than are kept, or they are of another shape.
+        ValueError: there are too many documents, or they have another shape.
     """
     passages: list[dict[str, Any]] = []
     has_retriever = False
@@ -113,12 +109,12 @@ def context_of(spans: Sequence[Span]) -> tuple[Passage, ...] | None:
         has_retriever = True
         documents: dict[int, dict[str, Any]] = {}
         for name, value in span.attributes.items():
-            found = re.fullmatch(
+            match = re.fullmatch(
                 r"retrieval\.documents\.(\d{1,6})\.document\.(content|id|score)", name
             )
-            if found:
-                document = documents.setdefault(int(found[1]), {"text": ""})
-                key = found[2]
+            if match:
+                document = documents.setdefault(int(match[1]), {"text": ""})
+                key = match[2]
                 if key == "content":
                     key = "text"
                 document[key] = value
@@ -129,7 +125,7 @@ def context_of(spans: Sequence[Span]) -> tuple[Passage, ...] | None:
 
 
 def attribute(spans: Sequence[Span], names: Sequence[str]) -> str | None:
-    """Return the first value that any span has under one of some names."""
+    """Return the first value of any span under one of `names`; earlier names win."""
     for name in names:
         for span in spans:
             value = span.attributes.get(name)
@@ -139,9 +135,7 @@ def attribute(spans: Sequence[Span], names: Sequence[str]) -> str | None:
 
 
 def question_of(spans: Sequence[Span]) -> str | None:
-    """Return the input of a trace: that of its first span that has one, or its last user
-    message.
-    """
+    """Return the input or the last user message of the first span that has one."""
     for span in _in_order(spans):
         value = span.attributes.get("input.value")
         if isinstance(value, str):
@@ -156,14 +150,14 @@ def question_of(spans: Sequence[Span]) -> str | None:
 
 
 def input_messages(span: Span) -> list[Message]:
-    """Return the chat that a span was given; none if it was given anything else."""
+    """Return the chat in the input of a span; an empty list if the input is not a chat."""
     return _chat(
         span, "gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "input.value"
     )
 
 
 def system_prompt(span: Span) -> str | None:
-    """Return the instructions of a model request that are not in its chat."""
+    """Return the instructions of a model request that are separate from its chat."""
     value = decode(span.attributes.get("gen_ai.system_instructions"))
     if isinstance(value, list):
         value = {"role": "system", "parts": value}
@@ -175,8 +169,8 @@ def _output_messages(span: Span) -> list[Message]:
 
 
 def _chat(span: Span, *names: str) -> list[Message]:
-    """Return the first chat that attributes have under one of some names, as a list, as JSON, or
-    as an attribute for each part of a message.
+    """Return the first chat under one of `names`: a list, its JSON, or one attribute for each part
+    of a message.
     """
     for name in names:
         value = span.attributes.get(name)
@@ -189,7 +183,7 @@ def _chat(span: Span, *names: str) -> list[Message]:
 
 
 def _nested(attributes: Mapping[str, Any], start: str) -> list[Any]:
-    """Return the list that attributes such as `llm.input_messages.0.message.role` spell."""
+    """Return the list in flat attributes such as `llm.input_messages.0.message.role`."""
     root: dict[str, Any] = {}
     for name, value in attributes.items():
         if not name.startswith(start):
@@ -210,7 +204,7 @@ def _nested(attributes: Mapping[str, Any], start: str) -> list[Any]:
 
 
 def _with_lists(value: Any) -> Any:
-    """Return a value whose mappings with numbers as keys are lists, in the order of the numbers."""
+    """Turn mappings with numbers as keys into lists, in the order of the numbers."""
     if not isinstance(value, dict):
         return value
     if value and all(key.isdecimal() for key in value):
@@ -247,7 +241,7 @@ def _step(span: Span, kind: StepKind, by_id: Mapping[str, Span]) -> dict[str, An
 
 
 def _sub_agent(span: Span, by_id: Mapping[str, Span]) -> str | None:
-    """Return the name of the agent that a span is within, if that agent is within another."""
+    """Return the name of the agent around a span, if that agent is inside another one."""
     agents = [each for each in _ancestors(span, by_id) if each.kind == "agent"]
     if len(agents) > 1:
         return agents[0].agent_name
@@ -255,7 +249,7 @@ def _sub_agent(span: Span, by_id: Mapping[str, Span]) -> str | None:
 
 
 def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
-    seen = {span.span_id}
+    seen = {span.span_id}  # spans of a file are untrusted, and could be each other's parents
     while True:
         parent = by_id.get(span.parent_id or "")
         if parent is None or parent.span_id in seen:
@@ -284,7 +278,7 @@ def _count(value: Any) -> int:
 
 
 def _output(ordered: Sequence[Span]) -> str:
-    """Return the output of the outermost span that has one, or the last message of a model."""
+    """Return the output of the outermost span that has one, else the last message of a model."""
     outermost = sorted(ordered, key=lambda span: (span.parent_id is not None, span.start_ns))
     for span in outermost:
         if span.kind in (None, "agent"):

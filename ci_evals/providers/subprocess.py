@@ -1,4 +1,4 @@
-"""Runs programs in child processes, and ends everything that they started."""
+"""Runs programs in child processes, and ends all their descendants."""
 
 import asyncio
 import os
@@ -37,9 +37,9 @@ _NODE_VERSION = "Node.js v"
 _NODE_WARNINGS = ("(node:", "(Use `node --")
 
 _numbers = count()
-# The programs not yet cleaned up, each the leader of a process group.
+# Programs that are not cleaned up yet, each the leader of a process group.
 _running: set[int] = set()
-# Names of containers and the like, with the command that ends them.
+# Names of containers and other things outside our process tree, with the command that ends them.
 _elsewhere: dict[str, tuple[str, ...]] = {}
 
 _Why = Literal["exit", "timeout", "too_large"]
@@ -63,7 +63,7 @@ class ProgramEnd:
     def reason(self) -> str:
         """The last line on stderr, shortened, without remarks of Node.js; empty if there is none.
 
-        For an error that nobody caught in Node.js, that is the error's own line.
+        For an uncaught error of Node.js, it is the line of the error itself.
         """
         lines = [line for line in self.stderr.splitlines() if line.strip()]
         if lines and lines[-1].startswith(_NODE_VERSION):
@@ -77,22 +77,22 @@ class ProgramEnd:
 
 
 class Descendants:
-    """All processes that some programs started, daemons included.
+    """All descendants of some programs, daemons included.
 
     A variable in their environment marks them, so that they are found even after their parents have
-    ended. Where the system hides the environment of a process, as macOS does for its own programs,
+    ended. If the system hides the environment of a process, as macOS does for its own programs,
     only the members of its process group are found.
     """
 
     def __init__(self) -> None:
         self.mark = f"{_THIS_PROCESS}.{next(_numbers)};"
-        self._before = frozenset(psutil.pids())  # older than the programs: no need to look at them
+        self._before = frozenset(psutil.pids())  # older than the programs, so not descendants
 
     def environment(self, given: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return an environment that marks a program.
 
         Args:
-            given: the environment to extend; that of this process when None.
+            given: the environment to extend; this process's when None.
         """
         if given is None:
             given = os.environ
@@ -100,14 +100,14 @@ class Descendants:
         return {**given, _VARIABLE: outer + self.mark}
 
     def living(self, group: int | None = None) -> list[psutil.Process]:
-        """Return the processes that are alive, and the living members of a process group."""
+        """Return the living descendants, and the living members of a process group."""
         groups = []
         if group is not None:
             groups.append(group)
         return _find(self.mark, groups, set(psutil.pids()) - self._before)
 
     async def end(self, group: int | None = None, *, gently: bool = False) -> None:
-        """Kill the processes that are left, and wait until they are gone.
+        """Kill the remaining processes, and wait until they have ended.
 
         Args:
             group: a process group whose members are killed, too.
@@ -118,6 +118,7 @@ class Descendants:
             return self.living(group)
 
         await _end(find, gently=gently)
+        # A process in execve shows no environment, and would be overlooked: wait, then look again.
         with suppress(TimeoutError):
             async with asyncio.timeout(_EXECVE_S):
                 while any(map(_is_in_execve, set(psutil.pids()) - self._before)):  # noqa: ASYNC110  nothing reports it
@@ -136,16 +137,16 @@ async def run_program(
 ) -> ProgramEnd:
     """Run a program to its end, then end every process that it left behind.
 
-    One that writes more than `MAX_OUTPUT_BYTES` to stdout is ended.
+    A program that writes more than `MAX_OUTPUT_BYTES` to stdout is ended.
 
     Args:
         argv: the program and its arguments; no shell is involved.
         stdin: the input.
         cwd: the working folder.
-        env: the whole environment; that of this process when None.
+        env: the whole environment; this process's when None.
         timeout_s: seconds after which the program is ended.
-        descendants: a group that the program joins: daemons that it starts live until the group is
-            ended. When None, they end with the program.
+        descendants: a group for the program to join: its daemons live until the group is ended.
+            When None, they end with the program.
 
     Raises:
         OSError: the program could not be started.
@@ -185,7 +186,7 @@ class RunningProgram:
 
     @property
     def output(self) -> str:
-        """The end of what it wrote to stdout and stderr."""
+        """The end of its output on stdout and stderr."""
         return self._child.stderr.decode(errors="replace")
 
     @property
@@ -199,7 +200,7 @@ class RunningProgram:
         return describe_status(self._child.transport.get_returncode() or 0)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Return True once it has ended, or False after `timeout_s` seconds."""
+        """Return True when it has ended, or False after `timeout_s` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._child.exited.wait()
@@ -211,7 +212,7 @@ class RunningProgram:
 async def running_program(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]
 ) -> AsyncIterator[RunningProgram]:
-    """Run a program while the context lasts, then end it and every process that it started.
+    """Run a program while the context lasts, then end it and all its descendants.
 
     If this process is killed meanwhile, a guard ends them.
 
@@ -229,8 +230,10 @@ async def running_program(
 
 @asynccontextmanager
 async def marked_environment(env: Mapping[str, str]) -> AsyncIterator[Mapping[str, str]]:
-    """Give an environment for programs that a library starts: they are ended, with all that they
-    started, after the context, and by a guard if this process is killed meanwhile.
+    """Yield an environment for programs that a library starts.
+
+    They and their descendants are ended after the context, and by a guard if this process is
+    killed meanwhile.
     """
     members = Descendants()
     with _run_guard(members):
@@ -260,8 +263,8 @@ def kill_on_exit(name: str, *, command: tuple[str, ...]) -> Iterator[None]:
     """Let `kill_all` end something that is not a child of this process, such as a container.
 
     Args:
-        name: its name, as the command takes it.
-        command: takes names as arguments and ends what has them.
+        name: its name, an argument of the command.
+        command: ends everything whose names are its arguments.
     """
     _elsewhere[name] = command
     try:
@@ -271,17 +274,17 @@ def kill_on_exit(name: str, *, command: tuple[str, ...]) -> Iterator[None]:
 
 
 def kill_all() -> None:
-    """Kill every program and its descendants at once, for a process that is about to exit.
+    """Kill every program and its descendants, for a process that is about to exit.
 
-    Nothing is waited for: containers are ended by commands that outlive this process.
+    It waits for nothing: containers are ended by commands that outlive this process.
     """
     _kill(_find(_THIS_PROCESS, _running.copy(), psutil.pids()))
     names: dict[tuple[str, ...], list[str]] = {}
     for name, command in _elsewhere.copy().items():
         names.setdefault(command, []).append(name)
     nowhere = subprocess.DEVNULL
-    for command, theirs in names.items():
-        argv = [*command, *theirs]
+    for command, arguments in names.items():
+        argv = [*command, *arguments]
         with suppress(OSError):
             subprocess.Popen(argv, stdin=nowhere, stdout=nowhere, stderr=nowhere, **_own_group())  # noqa: S603  no shell
 
@@ -351,22 +354,23 @@ async def _start(
                 # grandchildren hold open.
                 cancelled = error
         if cancelled is not None:
-            starting.exception()
+            starting.exception()  # avoids asyncio's warning that it was never retrieved
             raise cancelled
         starting.result()
 
 
 def _own_group() -> dict[str, Any]:
+    # Ctrl-C in a terminal then reaches only ci-evals, which ends the group in order.
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"start_new_session": True}
 
 
 async def _clear_away(child: _Child, members: Descendants, *, ends_all: bool) -> None:
-    """End a program if it is still running, with its process group or, if `ends_all`, all its
+    """End a program that is still running, and its process group or, if `ends_all`, all its
     descendants.
     """
-    if child.transport is None:  # it was not started, or only a moment ago
+    if child.transport is None:  # the start failed, or its child has not been announced yet
         await members.end()
         return
     pid = child.transport.get_pid()
@@ -389,7 +393,7 @@ async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False
     """Kill processes until none is found.
 
     Args:
-        find: returns those that are left.
+        find: returns the remaining processes.
         gently: terminate them first and give them a second to exit.
     """
     try:
@@ -403,7 +407,7 @@ async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False
                     while any(map(_is_alive, terminating)):  # noqa: ASYNC110  nothing reports it
                         await asyncio.sleep(_POLL_S)
     finally:  # even if a second cancellation cuts the grace short
-        # Several times: a process may have started another one while it was looked for.
+        # Several times: a process may start another one during the search.
         for _ in range(_MOST_PASSES):
             left = find()
             if not left:
@@ -417,23 +421,23 @@ async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False
 
 
 def _find(mark: str | None, groups: Collection[int], pids: Collection[int]) -> list[psutil.Process]:
-    """Return the living processes among `pids` with a mark in their environment or of a group."""
-    found = []
+    """Return the living processes among `pids` that have the mark or belong to a group."""
+    processes = []
     for pid in pids:
-        with suppress(psutil.Error, OSError):  # gone by now, or somebody else's
+        with suppress(psutil.Error, OSError):  # it has ended, or belongs to another user
             process = psutil.Process(pid)
             is_wanted = _group_of(pid) in groups
             if not is_wanted and mark is not None:
                 is_wanted = mark in process.environ().get(_VARIABLE, "")
             if is_wanted and _is_alive(process):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def _is_in_execve(pid: int) -> bool:
     """Return True if a process is about to run another program.
 
-    For some milliseconds, Linux then shows neither its environment nor its arguments.
+    For some milliseconds, Linux shows neither its environment nor its arguments.
     """
     with suppress(psutil.Error, OSError):
         process = psutil.Process(pid)

@@ -1,6 +1,4 @@
-"""Spans that an instrumented agent makes in this process, recorded for each run. Needs
-opentelemetry-sdk.
-"""
+"""Records the spans of an instrumented agent in this process. Needs opentelemetry-sdk."""
 
 from contextvars import ContextVar, Token
 from dataclasses import replace
@@ -29,10 +27,10 @@ class Recording:
         self.token: Token[Recording | None] | None = None
 
     def complete(self, response: Response) -> Response:
-        """Return a response with the steps and the context that it does not tell itself.
+        """Return a response completed by the steps and the context of the spans.
 
         Raises:
-            ProviderError: there are more steps than are kept, or they have another shape.
+            ProviderError: there are too many steps, or they have another shape.
         """
         if not self.begun:
             return response
@@ -55,16 +53,16 @@ _current: ContextVar[Recording | None] = ContextVar("ci_evals_recording", defaul
 class SpanRecorder(SpanProcessor):
     """Adds each span to the recording of the context in which it began.
 
-    In a thread of the agent's own, that is the recording of its parent.
+    A thread that the agent started has another context: there, the parent span decides.
     """
 
     def __init__(self) -> None:
         self._listened_to: WeakSet[object] = WeakSet()
         self.recordings: dict[_Id, Recording] = {}
-        self._lock = Lock()
+        self._lock = Lock()  # spans begin and end in the agent's threads, too
 
     def attach(self) -> None:
-        """Listen to the tracer provider of this process; make one if the agent's code has not."""
+        """Listen to the tracer provider of this process; set one if the agent's code has not."""
         provider = trace.get_tracer_provider()
         if isinstance(provider, trace.ProxyTracerProvider):
             provider = TracerProvider()
@@ -76,13 +74,13 @@ class SpanRecorder(SpanProcessor):
             self._listened_to.add(provider)
 
     def start(self) -> Recording:
-        """Record the spans that begin in this context from now on."""
+        """Start to record the spans of this context."""
         recording = Recording()
         recording.token = _current.set(recording)
         return recording
 
     def stop(self, recording: Recording) -> None:
-        """End a recording; spans that still go on are no longer anybody's."""
+        """End a recording; spans that are still open are dropped."""
         assert recording.token is not None
         _current.reset(recording.token)
         if recording.begun:

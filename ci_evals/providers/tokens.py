@@ -1,4 +1,4 @@
-"""Bearer tokens that commands print: fetched once for all calls, and again when one is refused."""
+"""Bearer tokens printed by commands, fetched once for all calls, and again after a refusal."""
 
 import asyncio
 import shlex
@@ -40,9 +40,7 @@ class Token:
         return True
 
     async def _get(self, refused: str | None) -> str:
-        """Return the token. One that was refused is fetched again, once for all calls that sent
-        it.
-        """
+        """Return the token. A refused one is fetched again, once for all calls that sent it."""
         async with self._lock:
             if self._value is None or self._value == refused:
                 self._value = await self._run()
@@ -67,8 +65,8 @@ class Token:
         learn(token)
         is_one_word = token.isascii() and token.isprintable() and " " not in token
         if not is_one_word:
-            advice = "choose its plain output, as `-o tsv` of az does"
-            raise self._failure(f"must print the token alone, in one line: {advice}")
+            advice = "select plain output, such as `-o tsv` of az"
+            raise self._failure(f"must print only the token, on one line: {advice}")
         return token
 
     def _failure(self, what: str) -> ProviderError:
@@ -76,7 +74,7 @@ class Token:
 
 
 def shared_token(source: TokenCommand, resources: Resources) -> Token:
-    """Return the token that a command prints, the same for all providers that name the command."""
+    """Return the token of a command, which providers with the same command share."""
     argv = split_command(source.command)
     tokens = resources.shared(_tokens)
     if argv not in tokens:

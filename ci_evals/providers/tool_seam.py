@@ -1,4 +1,4 @@
-"""The seam of tools: what a model may call, and a server that has such tools."""
+"""The interface of tools that a model may call, and of servers that offer them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -10,11 +10,11 @@ from ci_evals.providers.base import Resources
 
 
 class ToolError(Exception):
-    """A tool could not do what it was asked.
+    """A tool call failed.
 
     Args:
-        reason: what the model is told.
-        place: where the team's own code failed, which only reports tell.
+        reason: the text for the model.
+        place: where the team's own code failed, which only reports show.
     """
 
     def __init__(self, reason: str, place: str = "") -> None:
@@ -30,23 +30,23 @@ class Tool(Protocol):
     def definition(self) -> ToolDefinition: ...
 
     async def call(self, arguments: Mapping[str, Any], request: Request) -> str:
-        """Carry out a call and return its result as text.
+        """Run the tool and return its result as text.
 
         Raises:
-            ToolError: it failed.
-            ProviderError: there is nobody to carry it out, so the run cannot go on.
+            ToolError: the call failed.
+            ProviderError: the server is not available, so the run cannot continue.
         """
         ...
 
 
 class Server(Protocol):
-    """A server that has tools."""
+    """A server that offers tools."""
 
     async def start(self, resources: Resources) -> Sequence[Tool]:
-        """Start or reach it, and return its tools.
+        """Start or reach the server, and return its tools.
 
         Raises:
-            ConfigError: it does not answer, or its tools are not fit for a model.
+            ConfigError: it does not answer, or a tool cannot be described to a model.
         """
         ...
 
@@ -57,7 +57,7 @@ def tools_problem(text: str) -> ConfigError:
 
 
 def first_failure(raised: BaseException) -> BaseException:
-    """Return the failure that ended a group of tasks; the others were cancelled by it."""
+    """Return the failure that ended a group of tasks; it cancelled the others."""
     first = raised
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

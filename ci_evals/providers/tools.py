@@ -1,4 +1,4 @@
-"""The tools that a model may call: functions of the team's own, and those of MCP servers."""
+"""The tools that a model may call: the team's own functions, and tools of MCP servers."""
 
 import asyncio
 import inspect
@@ -25,14 +25,14 @@ from ci_evals.user_code.targets import identity, load_target, target_problem
 from ci_evals.user_code.threads import call_in_thread, ends_work, is_async
 
 MAX_RESULT_CHARACTERS = 100_000
-"""Of a longer result, the model gets the beginning."""
+"""The model gets only the beginning of a longer result."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_REASON = 300
 
 
 class ToolUse(NamedTuple):
-    """A call that was carried out; or `lost`, if there was nobody to do so."""
+    """A finished tool call; `lost` is the error of a server that was not available."""
 
     step: Step
     result: ToolResult
@@ -43,11 +43,11 @@ class Toolbox:
     """The tools of a provider.
 
     Args:
-        tools: a function, itself or as `module:function`, or an MCP server, each.
+        tools: functions, also as `module:function`, and MCP servers.
         resources: the engine's.
 
     Raises:
-        ConfigError: a function cannot be imported, or not be described to a model.
+        ConfigError: a function cannot be imported, or cannot be described to a model.
     """
 
     def __init__(self, tools: Sequence[Any], resources: Resources) -> None:
@@ -68,7 +68,7 @@ class Toolbox:
         """Start the servers.
 
         Raises:
-            ConfigError: one does not answer, or its tools are not fit for a model.
+            ConfigError: a server does not answer, or a tool cannot be described to a model.
         """
         if self._is_started:
             return
@@ -82,15 +82,15 @@ class Toolbox:
         shown = one_line(name, 80)
         if not _NAME.fullmatch(name):
             rule = "at most 64 letters, digits, '_' and '-'"
-            raise tools_problem(f"a model takes no tool called {shown!r}: a name has {rule}")
+            raise tools_problem(f"models do not accept the tool name {shown!r}: use {rule}")
         if name in self._tools:
-            advice = "leave one out, of a server with `only`"
+            advice = "remove one, from a server with `only`"
             raise tools_problem(f"there are two tools called {shown!r}: {advice}")
         self._tools[name] = tool
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """What the model is told of the tools."""
+        """The descriptions of the tools for the model."""
         return tuple(tool.definition for tool in self._tools.values())
 
     def has_any(self, calls: Iterable[ToolCall]) -> bool:
@@ -98,7 +98,7 @@ class Toolbox:
         return any(call.name in self._tools for call in calls)
 
     async def use(self, calls: Iterable[ToolCall], request: Request) -> list[ToolUse]:
-        """Carry out the calls of one answer, all at once."""
+        """Run the calls of one answer concurrently."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._use(call, request)) for call in calls]
@@ -138,10 +138,10 @@ class Toolbox:
 
 
 def shared_toolbox(tools: Sequence[Any], resources: Resources) -> Toolbox:
-    """Return the toolbox of these tools, the same for all providers that have them.
+    """Return the toolbox of these tools, which providers with equal tools share.
 
     Raises:
-        ConfigError: a function cannot be imported, or not be described to a model.
+        ConfigError: a function cannot be imported, or cannot be described to a model.
     """
     toolboxes = resources.shared(_toolboxes)
     for known, toolbox in toolboxes:
@@ -167,9 +167,9 @@ def _cut(text: str) -> str:
 
 
 class FunctionTool:
-    """A function whose signature and docstring say what it is for.
+    """A function, described to the model by its signature and docstring.
 
-    A parameter annotated as `Request` gets the request, and the model never sees it.
+    A parameter annotated as `Request` gets the request and is hidden from the model.
 
     Args:
         function: the function.
@@ -190,7 +190,7 @@ class FunctionTool:
         )
 
     def _read_parameters(self, target: str) -> TypeAdapter[dict[str, Any]]:
-        """Return the type of the arguments that a model gives."""
+        """Return the type of the arguments, without the parameter for the request."""
         function = self._function
         try:
             parameters = inspect.signature(function).parameters.values()
@@ -204,12 +204,12 @@ class FunctionTool:
                 self._request_parameter = parameter.name
                 continue
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                text = f"a model calls it by the names of its parameters: `{parameter}` has none"
+                text = f"a model passes arguments by name, which `{parameter}` does not allow"
                 raise target_problem(target, function, text)
             if parameter.default is not parameter.empty:
                 annotation = NotRequired[annotation]
             fields[parameter.name] = annotation
-        make: Any = TypedDict  # mypy wants its fields to be written out
+        make: Any = TypedDict  # mypy accepts only literal fields
         arguments = with_config(ConfigDict(extra="forbid"))(make("Arguments", fields))
         try:
             return TypeAdapter(arguments)

@@ -177,7 +177,8 @@ async def test_stages_before_a_conversation_convert_its_last_message(
 
 
 TAKES_TEXT = (
-    "takes `str`, and this case asks messages: take a list of mappings with `role` and `content`,"
+    "takes `str`, but this case sends messages: accept a list of mappings with `role` and"
+    " `content`,"
     " as in `def answer(messages: list[dict[str, Any]])`"
 )
 

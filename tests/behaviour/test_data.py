@@ -86,7 +86,7 @@ async def test_a_function_that_takes_text_is_not_asked_a_row_of_columns(tmp_path
     write_suite(tmp_path, {"file": "cases.csv"}, providers=[agent])
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 2
-    assert "is not text: call the question `input`" in " ".join(ended.err.split())
+    assert "is not text: write the question as `input`" in " ".join(ended.err.split())
     write_suite(
         tmp_path, {"file": "cases.csv"}, providers=[agent], prompts=["Paris or {{ question }}"]
     )

@@ -137,7 +137,7 @@ async def test_a_token_that_is_refused_for_good_is_an_auth_error_without_it(tmp_
             "echo a b",
             (
                 "providers[0]: token: no token: `echo a b` must "
-                "print the token alone, in one line: {plain}"
+                "print only the token, on one line: {plain}"
             ),
         ),
     ],
@@ -153,9 +153,7 @@ async def test_a_command_that_brings_no_token_ends_everything_before_any_call(
         ended = await ci_evals(tmp_path, "run")
         assert server.seen == []
     assert ended.code == 2
-    expected = problem.format(
-        folder=tmp_path, plain="choose its plain output, as `-o tsv` of az does"
-    )
+    expected = problem.format(folder=tmp_path, plain="select plain output, such as `-o tsv` of az")
     assert ended.err.splitlines()[0] == f"evals.yaml:1: {expected}"
     assert "1 problem, nothing was run." in ended.err
 
@@ -194,9 +192,9 @@ async def test_a_token_beside_a_key_is_a_problem(tmp_path: Path) -> None:
     assert ended.err.splitlines()[:2] == [
         (
             "evals.yaml:1: providers[0]: headers.authorization: the `token` "
-            "is sent there: leave one of them out"
+            "uses this header: remove one of them"
         ),
-        "evals.yaml:1: providers[0]: token: there is an `api_key`, too: leave one of them out",
+        "evals.yaml:1: providers[0]: token: there is also an `api_key`: remove one of them",
     ]
 
 

@@ -191,7 +191,7 @@ async def test_a_server_that_hangs_errors_the_run_in_time_and_no_other(folder: P
     [
         ("broken", {}, "ended before it was ready; its last output: no such stock: berlin"),
         ("mute", {"timeout_s": 1}, "was not ready within 1 s"),
-        ("liar", {}, "describes the arguments of 'count' by a wrong schema"),
+        ("liar", {}, "describes the arguments of 'count' with an invalid schema"),
         ("well", {"only": ["coutn"]}, "has no tool 'coutn'; known: count, order"),
     ],
 )
@@ -300,7 +300,8 @@ async def test_a_result_that_does_not_fit_its_schema_errors_the_run_alone(folder
         error = results(folder)[item]["error"]
         assert error["kind"] == "environment"
         assert (
-            "gave a call of `count` a result that does not fit its own schema" in error["message"]
+            "returned a result for `count` that does not match the tool's output schema"
+            in error["message"]
         )
     assert results(folder)["chair"]["status"] == "passed"
     assert "Traceback" not in ended.err
@@ -323,4 +324,4 @@ async def test_without_the_sdk_the_extra_is_named_before_anything_is_called(fold
         suite(folder, url, stock(), "chair")
         ended = await ci_evals(folder, "run", environ={"PYTHONPATH": str(folder)})
     assert ended.code == 2, ended.out + ended.err
-    assert "takes the MCP SDK: install ci-evals with the extra `mcp`" in ended.err
+    assert "needs the MCP SDK: `pip install 'ci-evals[mcp]'`" in ended.err

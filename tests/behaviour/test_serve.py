@@ -208,7 +208,7 @@ async def test_what_answers_already_is_refused_and_left_alone(tmp_path: Path, po
         ended = await ci_evals(tmp_path, "run")
         assert ended.code == 2
         assert f"serve: http://127.0.0.1:{port}/health answers before" in ended.err
-        assert "end what runs there, or leave `serve` out to ask that" in ended.err
+        assert "stop what runs there, or remove `serve` to use it" in ended.err
         assert started(tmp_path) == 1
         assert is_listening(port)
     finally:

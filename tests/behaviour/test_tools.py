@@ -504,7 +504,10 @@ async def test_a_call_that_is_lost_after_a_tool_errors_the_run_and_what_was_paid
             ),
         ),
         ({"tools": ["shop:find_order"], "max_steps": 0}, "max_steps"),
-        ({"tools": ["shop:find_order"], "before": ["shop:one"]}, "a provider with tools has no"),
+        (
+            {"tools": ["shop:find_order"], "before": ["shop:one"]},
+            "a provider with tools cannot have",
+        ),
         ({"tools": [{"mcp": "no-such-program"}]}, "tools[0]: mcp: there is no program 'no-such-"),
         ({"tools": [{"mcp": "http://h/mcp", "headers": {"a b": "1"}}]}, "tools[0]: headers.a b: a"),
         ({"tools": [{"mcp": "http://127.0.0.1/mcp", "env": {"A": "1"}}]}, "env: belongs to a"),
@@ -526,7 +529,7 @@ async def test_validate_finds_what_is_wrong_with_tools(
 @pytest.mark.parametrize(
     ("tools", "problem"),
     [
-        (["shop:positional"], "a model calls it by the names of its parameters: `number` has none"),
+        (["shop:positional"], "a model passes arguments by name, which `number` does not allow"),
         (
             ["shop:find_order", "shop:find_order"],
             "evals.yaml:1: providers[0]: tools: there are two tools called 'find_order'",

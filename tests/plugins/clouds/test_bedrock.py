@@ -187,8 +187,8 @@ async def test_the_request_is_as_described(server: FakeServer, resources: FakeRe
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        (Part(file="https://shop.example/a.pdf"), "takes no address of a file"),
-        (Part(file=b"RIFF", media_type="audio/wav"), "takes no file of the type audio/wav"),
+        (Part(file="https://shop.example/a.pdf"), "does not accept the URL of a file"),
+        (Part(file=b"RIFF", media_type="audio/wav"), "does not accept files of the type audio/wav"),
     ],
 )
 async def test_a_file_that_cannot_be_sent_is_rejected(
@@ -483,8 +483,8 @@ def test_settings_in_the_wrong_place_are_problems() -> None:
     options = Bedrock(model=MODEL, params={"temperature": 0, "messages": []})
     example = "params: {inferenceConfig: {temperature: …}}"
     assert options.problems(Path()) == [
-        "params.messages: is set by ci-evals itself; leave it out",
-        f"params.temperature: belongs into `inferenceConfig`: {example}",
+        "params.messages: is set by ci-evals itself; remove it",
+        f"params.temperature: belongs in `inferenceConfig`: {example}",
     ]
 
 

@@ -142,7 +142,7 @@ def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
         ),
         ({"output": "x", "metadata": ["a"]}, "metadata: expected a mapping"),
         ({"output": "x", "metadata": {"a": object()}}, "metadata: cannot be written as JSON"),
-        ({"output": "x", "metadata": {"a": "x" * MAX_METADATA_BYTES}}, "metadata: takes"),
+        ({"output": "x", "metadata": {"a": "x" * MAX_METADATA_BYTES}}, "metadata: has"),
     ],
 )
 def test_what_is_no_answer_is_refused_with_what_to_mend(value: object, words: str) -> None:

@@ -211,7 +211,7 @@ async def test_a_tuned_model_has_its_own_path(server: FakeServer, resources: Fak
 
 def test_a_generation_setting_beside_generation_config_is_pointed_out() -> None:
     (problem,) = Gemini(model="m", params={"temperature": 0}).problems(Path())
-    assert problem.startswith("params.temperature: belongs into `generationConfig`")
+    assert problem.startswith("params.temperature: belongs in `generationConfig`")
     (problem,) = Gemini(model="m", params={"contents": []}).problems(Path())
     assert problem.startswith("params.contents: is set by ci-evals itself")
     assert Gemini(model="m", params={"generationConfig": {"temperature": 0}}).problems(Path()) == []

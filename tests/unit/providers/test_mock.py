@@ -183,7 +183,7 @@ async def test_hostile_text_is_fit_to_be_stored() -> None:
     ("options", "words"),
     [
         (Mock(default="{{ input"), "default is not a valid template"),
-        (Mock(error_rate=0.6, rate_limit_rate=0.6), "together at most 1"),
+        (Mock(error_rate=0.6, rate_limit_rate=0.6), "their sum is at most 1"),
         (
             Mock(answers={"a": MockAnswer(tool_calls=(ToolCall(""),))}),
             "answers['a']: tool_calls[0].name: expected a text that is not empty",

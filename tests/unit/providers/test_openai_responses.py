@@ -453,6 +453,6 @@ def test_fields_that_are_set_already_are_problems() -> None:
     params = {"input": "Hello", "background": True}
     options = OpenAI(model="gpt-5", api="responses", params=params)
     assert options.problems(Path()) == [
-        "params.input: is set by ci-evals itself; leave it out",
-        "params.background: ci-evals waits for each answer; leave it out",
+        "params.input: is set by ci-evals itself; remove it",
+        "params.background: ci-evals waits for each answer; remove it",
     ]

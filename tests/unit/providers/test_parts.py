@@ -171,7 +171,7 @@ async def test_the_address_of_a_file_is_nothing_for_openai(
     server: FakeServer, resources: FakeResources
 ) -> None:
     part = Part(file="https://example.com/a.pdf")
-    with pytest.raises(ProviderError, match="takes no address of a file"):
+    with pytest.raises(ProviderError, match="does not accept the URL of a file"):
         await sent(server, resources, OpenAI(model="m", base_url=server.url), {}, part)
 
 
@@ -197,7 +197,7 @@ async def test_a_file_that_has_gone_since_is_an_error_of_the_run(
         (Part(image="no.png"), "no.png cannot be read: No such file or directory (looked in "),
         (
             Part(image="pictures"),
-            "the media type of pictures is not known by its name: add a `media_type`",
+            "the media type of pictures cannot be guessed from its name: add a `media_type`",
         ),
         (Part(image="pictures", media_type="image/png"), "pictures cannot be read: Is a directory"),
         (Part(image=PNG), "bytes need a `media_type`, such as image/png"),

@@ -217,13 +217,13 @@ async def test_a_stream_is_read_up_to_the_limit(
 
 def test_embeddings_are_not_streamed() -> None:
     (problem,) = Embeddings(model="m", stream=True).problems(Path())
-    assert problem == "stream: embeddings are not streamed; leave it out"
+    assert problem == "stream: embeddings are not streamed; remove it"
 
 
 def test_stream_among_the_params_is_told_where_to_go() -> None:
     (problem,) = OpenAI(model="m", params={"stream": True}).problems(Path())
     assert (
-        problem == "params.stream: is set by ci-evals itself; write `stream: true` beside `model`"
+        problem == "params.stream: is set by ci-evals itself; write `stream: true` next to `model`"
     )
 
 

@@ -102,6 +102,5 @@ def test_params_that_a_provider_refuses_are_a_problem(project: Project) -> None:
     project.suite(providers=[OPENAI], cases=[{**CASE, "overrides": {"params": {"messages": []}}}])
     (problem,) = project.problems()
     assert (
-        "params.messages: is set by ci-evals itself; leave it out (with provider openai:m)"
-        in problem
+        "params.messages: is set by ci-evals itself; remove it (with provider openai:m)" in problem
     )

@@ -116,11 +116,14 @@ def test_a_command_without_a_program_is_told_and_not_named(
     [
         (
             "gpt-4o-min",
-            "the price of a model 'gpt-4o-min' is not known: did you mean 'gpt-4o-mini'?",
+            "the price of the model 'gpt-4o-min' is not known: did you mean 'gpt-4o-mini'?",
         ),
         (
             "house-model",
-            "the price of a model 'house-model' is not known: name it as its vendor does, or give",
+            (
+                "the price of the model 'house-model' is not known: use the vendor's name for"
+                " it, or give"
+            ),
         ),
         ({"input": 1}, "unknown key 'input'"),
     ],
