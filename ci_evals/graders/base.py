@@ -20,16 +20,16 @@ from ci_evals.model.result import Grade
 from ci_evals.registry import Registry
 from ci_evals.workers import WorkerEndedError
 
-LONGEST_JUDGING_S: Final = 10.0
-"""Seconds that a grader of ours may take, where it might never end."""
+MAX_JUDGING_S: Final = 10.0
+"""The maximum number of seconds for a built-in grader that might never end."""
 
-MOST_OF_A_STACK: Final = 20_000
-"""Characters of the stack of an exception that a grade keeps: its message may quote the answer."""
+MAX_STACK_CHARACTERS: Final = 20_000
+"""The maximum length of a stack in a grade; the exception's message may quote a long answer."""
 
 REASON_CHARACTERS: Final = 300
-"""Characters of a text by other code that a reason has."""
+"""The maximum length of a text from other code in a reason."""
 
-_TOLERANCE = 1e-9
+_TOLERANCE = 1e-9  # for rounding errors: 1 - 0.9 is less than 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,86 +42,84 @@ class GraderOptions(Options):
 
     short: ClassVar[str] = "value"
     has_dependency: ClassVar[bool] = False
-    """True if it needs something besides the answer: a function, a model."""
+    """True if it needs something other than the answer: a function, a model."""
     portable: ClassVar[bool] = False
     """True if it is the team's own code, which an executor may run on another machine."""
     reads_text: ClassVar[bool] = True
-    """False if it does not look at the text of an answer, so that there is nothing to transform."""
+    """False if it does not read the text of an answer, so that there is nothing to transform."""
     own_templates: ClassVar[tuple[str, ...]] = ()
-    """The fields that are templates of its own, which are not filled with the vars of a case."""
+    """The fields that hold its own templates, which are not filled in with the vars of a case."""
     from_file: ClassVar[tuple[str, ...]] = ()
-    """The fields whose value may be in a file: `{file: schema.json}`."""
+    """The fields that may be read from a file: `{file: schema.json}`."""
 
     weight: NonNegative = field(default=1.0, kw_only=True)
-    name: Annotated[
-        Name | None, Field(description="What reports call it, instead of its type.")
-    ] = field(default=None, kw_only=True)
-    metric: Annotated[Name | None, Field(description="The metric that its scores count for.")] = (
+    name: Annotated[Name | None, Field(description="Its name in reports, instead of its type.")] = (
         field(default=None, kw_only=True)
     )
+    metric: Annotated[
+        Name | None, Field(description="The metric that its scores count towards.")
+    ] = field(default=None, kw_only=True)
 
     transform: Annotated[
         NonEmpty | None,
-        Field(description="What it sees of an answer: JSONPath, module:function or an expression."),
+        Field(description="What it sees of an answer: JSONPath, module:function or expression."),
     ] = field(default=None, kw_only=True)
 
     @property
     def may_take_long(self) -> bool:
-        """True if it may compute for long even with a short answer."""
+        """True if it may take long even with a short answer."""
         return False
 
     def worker_limit_s(self, answer: Answer) -> float | None:
-        """Return the seconds after which the worker process that judges an answer is ended; None
-        judges in this process.
+        """Return the time limit of the worker process that judges an answer; None to judge in this
+        process.
         """
         del answer
         if self.may_take_long:
-            return LONGEST_JUDGING_S
+            return MAX_JUDGING_S
         return None
 
     @property
     def needs(self) -> Detail | None:
-        """The detail of an answer that it needs and that not every provider tells, if any."""
+        """The detail of an answer that it needs and that not every provider reports, if any."""
         return None
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
-        """Judge an answer. An exception is a failed check, `GradingError` apart: no verdict."""
+        """Judge an answer. An exception is a failed check, except `GradingError`: no verdict."""
         raise NotImplementedError
 
     def find_in(self, output: str) -> Iterable[str]:
-        """Return the passages of an answer that the grader looks for, for a page to mark them."""
+        """Return the passages that the grader looks for in an answer, for the report to mark."""
         del output
         return ()
 
     def problems(self) -> list[str]:
-        """List what can be seen to be wrong with the options before any call, such as a regular
+        """Return problems of the options that are visible before any call, such as a regular
         expression that does not compile.
         """
         return []
 
     def missing(self, folder: Path) -> str | None:
-        """Say what it needs and cannot be found from the suite's folder, such as a module; None if
-        nothing.
-        """
+        """Return what is missing in the suite's folder, such as a module; None if nothing is."""
         return None
 
     def prepare(self) -> None:
-        """Get ready once, before any call is paid for, while the suite's folder is importable.
+        """Prepare once, before any call is paid for, while the suite's folder is importable.
 
         Raises:
-            ConfigError: the grader can't work: its function can't be imported.
+            ConfigError: the grader cannot work, as when its function cannot be imported.
         """
 
     def for_negation(self) -> Self:
         """Return the grader that `not_` negates.
 
-        That is the grader itself, unless options must change so that a forbidden thing does not
-        look absent.
+        This is the grader itself, unless an option has to change so that something forbidden does
+        not look absent.
         """
         return self
 
     def for_fingerprint(self) -> Self:
-        """Return the grader without options that don't decide what it finds, such as time-outs."""
+        """Return the grader without options that do not affect its findings, such as time-outs."""
         return self
 
 
@@ -140,7 +138,7 @@ class AlwaysTrue(GraderOptions):
 
     def problems(self) -> list[str]:
         if not self.value:
-            return [f"`false` says nothing: {self.instead}"]
+            return [f"`false` is not a check: {self.instead}"]
         return []
 
 
@@ -149,8 +147,8 @@ class ModelGrader(GraderOptions):
     """A grader that asks a model.
 
     Args:
-        provider: which one, by its name among `judges` or `providers`; may be left out if there is
-            only one.
+        provider: the model's name among `judges` or `providers`; may be left out if there is only
+            one.
     """
 
     has_dependency: ClassVar[bool] = True
@@ -173,13 +171,15 @@ class ModelGrader(GraderOptions):
 
 @dataclass(frozen=True, slots=True)
 class Composite(GraderOptions):
-    """Graders that judge as one. Once checked, `of` has `Expectation`s, whose grades `combine`
-    gets.
+    """Graders that judge as one. In a checked suite, `of` has `Expectation`s, and `combine` gets
+    their grades.
     """
 
     short: ClassVar[str] = "of"
 
-    of: Annotated[OneOrMore[Any], Field(description="Graders in any spelling, these two included.")]
+    of: Annotated[
+        OneOrMore[Any], Field(description="Graders in any spelling, including these two.")
+    ]
     threshold: Annotated[Share | None, Field(description="The lowest score that passes.")] = None
 
     def for_negation(self) -> Self:
@@ -200,11 +200,11 @@ class Composite(GraderOptions):
 
 
 class NothingThereError(Exception):
-    """The answer has nothing of the kind that a transform looks for; `got` is what it has."""
+    """The answer has nothing for a transform to return; `got` is what it has instead."""
 
-    def __init__(self, reason: str, looked_at: Any) -> None:
+    def __init__(self, reason: str, value: Any) -> None:
         super().__init__(reason)
-        self.got = quote(looked_at)
+        self.got = quote(value)
 
 
 def passed(reason: str, score: float = 1.0, *, got: str | None = None) -> Finding:
@@ -216,8 +216,8 @@ def failed(reason: str, score: float = 0.0, *, got: str | None = None) -> Findin
     """Return the finding of an expectation that is not met.
 
     Args:
-        reason: what is missing, without anything of the answer, so that equal failures compare
-            equal.
+        reason: what is missing, without any part of the answer, so that equal failures have equal
+            reasons.
         score: from 0 to 1.
         got: what the answer has instead, quoted.
     """
@@ -225,7 +225,7 @@ def failed(reason: str, score: float = 0.0, *, got: str | None = None) -> Findin
 
 
 def find_texts(texts: Iterable[str], output: str, *, ignore_case: bool) -> list[str]:
-    """Return those of some texts that an output has, as they are written there."""
+    """Return the texts that occur in an output, in the output's own case."""
     if not ignore_case:
         return [text for text in texts if text in output]
     expression = "|".join(re.escape(text) for text in texts)
@@ -233,36 +233,36 @@ def find_texts(texts: Iterable[str], output: str, *, ignore_case: bool) -> list[
 
 
 def inconclusive(reason: str, *, got: str | None = None, detail: str | None = None) -> Finding:
-    """Return the finding of an expectation that could not be checked: it fails, under `not_` too.
+    """Return the finding of an expectation that could not be checked: it fails, even under `not_`.
 
     Args:
         reason: what is missing or was raised.
         got: what the answer has instead, quoted.
-        detail: the stack of what was raised.
+        detail: the stack of the exception.
     """
     return Finding(passed=False, score=0.0, reason=reason, got=got, detail=detail, conclusive=False)
 
 
 def too_slow(timeout_s: float) -> GradingError:
-    """Return the error of a function that took longer than it may."""
-    return GradingError(f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more")
+    """Return the error of a function that exceeded its time limit."""
+    return GradingError(f"no verdict within {timeout_s:g} s; raise the grader's `timeout_s`")
 
 
 def ended_by(error: WorkerEndedError, answer: Answer) -> Finding:
-    """Return the finding of code that ended its process while it judged an answer."""
+    """Return the finding of code that ended its own process instead of judging."""
     detail = None
     if error.stderr:
-        detail = abridge(error.stderr, MOST_OF_A_STACK)
+        detail = abridge(error.stderr, MAX_STACK_CHARACTERS)
     return inconclusive(error.ending, got=quote(answer.output), detail=detail)
 
 
 def thrown_by(error: JavaScriptError, answer: Answer) -> Finding:
-    """Return the finding of JavaScript that threw something while it looked at an answer.
+    """Return the finding of JavaScript that threw something while it judged an answer.
 
     Raises:
-        GradingError: what it threw says nothing about the answer.
+        GradingError: the error is not about the answer.
     """
-    stack = abridge(str(error), MOST_OF_A_STACK)
+    stack = abridge(str(error), MAX_STACK_CHARACTERS)
     text = one_line(stack.partition("\n")[0], REASON_CHARACTERS)
     if error.place:
         text = f"{text} ({error.place})"
@@ -277,7 +277,7 @@ def reaches(score: float, threshold: float) -> bool:
 
 
 def judge_similarity(subject: str, similarity: float, threshold: float, output: str) -> Finding:
-    """Hold the similarity of an output to a threshold; the score is the similarity from 0 to 1."""
+    """Compare a similarity with a threshold; the score is the similarity from 0 to 1."""
     score = min(1.0, max(0.0, similarity))
     got = f"{similarity:.3f}"
     if reaches(similarity, threshold):

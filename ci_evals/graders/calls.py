@@ -1,4 +1,4 @@
-"""Expected tool calls, and their pairing with those that were made."""
+"""Expected tool calls, and their pairing with actual ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ _MAX_NAMED = 10  # calls that a reason names
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCall(Options):
-    """A call that is asked for. `arguments` left out means any arguments."""
+    """An expected call. Without `arguments`, any arguments fit."""
 
     name: str
     arguments: Mapping[str, Any] | None = None
 
     def differences(self, actual: ToolCall, *, ignore_extra_args: bool) -> Iterator[Mismatch]:
-        """Find where the arguments of a call are not as expected."""
+        """Yield the differences between the expected and the actual arguments."""
         if self.arguments is None:
             return
         if isinstance(actual.arguments, str):
@@ -37,7 +37,7 @@ class ExpectedCall(Options):
                     yield Mismatch(f"argument {one_line(key, 60)}", ABSENT, value)
 
     def fits(self, actual: ToolCall, *, ignore_extra_args: bool) -> bool:
-        """Return True if a call is of the expected tool and has its arguments."""
+        """Return True if a call is for the expected tool and has the expected arguments."""
         differences = self.differences(actual, ignore_extra_args=ignore_extra_args)
         return self.name == actual.name and next(differences, None) is None
 
@@ -57,7 +57,7 @@ def find_fitting(
 
 
 def pair_in_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
-    """Pair each expected call with the earliest fitting one after the pair before."""
+    """Pair each expected call with the earliest fitting call after the previous pair."""
     pairs: dict[int, int] = {}
     after = -1
     for index, candidates in enumerate(fitting):
@@ -69,7 +69,11 @@ def pair_in_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
 
 
 def pair_in_any_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
-    """Pair as many expected calls as can be paired (Kuhn's algorithm for bipartite matching)."""
+    """Pair as many expected calls as possible (Kuhn's algorithm for bipartite matching).
+
+    Greedy pairing would not do: a call with any arguments could take the only one that fits
+    another expected call.
+    """
     owners: dict[int, int] = {}
 
     def place(index: int, tried: set[int]) -> bool:
@@ -87,7 +91,7 @@ def pair_in_any_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
 
 
 def describe_call(call: ToolCall | ExpectedCall) -> str:
-    """Return a call as a reason shows it: `book({"to": "Paris"})`."""
+    """Return a call for a reason: `book({"to": "Paris"})`."""
     name = one_line(call.name, 80)
     if call.arguments is None:
         return name

@@ -17,24 +17,23 @@ from ci_evals.model.grading import Classified, Finding
 from ci_evals.model.request import Answer
 
 NONE = "(none)"
-"""What an answer without a label is counted as."""
+"""The label that an answer without a label counts as."""
 
 _LONGEST_LABEL = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Classify(GraderOptions):
-    """The answer is, or names, the label that is expected.
+    """The answer is, or names, the expected label.
 
     Args:
-        label: the right one.
-        labels: all that there are; one of them may then stand anywhere in the answer, if no other
-            does.
+        label: the right label.
+        labels: all labels; one of them may then be anywhere in the answer.
         path: JSONPath of the label, for an answer in JSON.
         pattern: expression whose first group, or whole match, is the label.
-        scores: JSONPath of what the answer gives each label: a mapping of label to number, or one
-            number for the label that it names; for ROC AUC.
-        task: tells several classifications of the same answers apart.
+        scores: JSONPath of the scores for ROC AUC: a mapping of labels to numbers, or one number
+            for the label that the answer names.
+        task: distinguishes several classifications of the same answers.
     """
 
     short: ClassVar[str] = "label"
@@ -47,19 +46,19 @@ class Classify(GraderOptions):
     task: Annotated[str, StringConstraints(pattern="^[^/.]+$")] = "classify"
 
     def problems(self) -> list[str]:
-        found: list[str] = []
+        problems: list[str] = []
         for path in (self.path, self.scores):
             if path:
-                found += path_problems(path)
+                problems += path_problems(path)
         if self.labels and self.label not in self.labels:
-            found.append(f"the label {quote(self.label)} is none of `labels`")
+            problems.append(f"the label {quote(self.label)} is not one of `labels`")
         if self.path is not None and self.pattern is not None:
-            found.append("give either `path` or `pattern`")
+            problems.append("give either `path` or `pattern`")
         if self.pattern is not None:
             from ci_evals.graders.regex import Regex
 
-            found += Regex(self.pattern).problems()
-        return found
+            problems += Regex(self.pattern).problems()
+        return problems
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
@@ -79,7 +78,7 @@ class Classify(GraderOptions):
         return replace(failed(reason, got=quote(output)), classified=classified)
 
     def _find_label(self, output: str, data: Any) -> str | None:
-        """Find the label as the answer has it."""
+        """Return the label in the spelling of the answer."""
         if self.path is not None:
             for value in _find(self.path, data):
                 if isinstance(value, str | int | float):
@@ -94,15 +93,18 @@ class Classify(GraderOptions):
             group = 0
             if match.re.groups:
                 group = 1
-            found: str | None = match[group]
-            return found
+            label: str | None = match[group]
+            return label
         text = strip_fence(output).strip(" \t\r\n\"'`.*")
         if self.labels and self._known(text) is None:
             return self._find_inside(output)
         return text or None
 
     def _find_inside(self, output: str) -> str | None:
-        """Find the one label that the answer mentions; those within a longer one don't count."""
+        """Return the only label that the answer mentions; None for several.
+
+        A label that is part of a longer one does not count: `refund` in `partial refund`.
+        """
         mentioned = [label for label in self.labels if _mentions(output, label)]
         inside_others = {
             label
@@ -126,7 +128,7 @@ class Classify(GraderOptions):
         return named.strip()[:_LONGEST_LABEL]
 
     def _known(self, text: str) -> str | None:
-        """Return the label of the suite that a text is; None if it is none of them."""
+        """Return the suite's spelling of a label; None if the text is not one of its labels."""
         for label in (*self.labels, self.label):
             if _is_same(text, label):
                 return label
@@ -135,20 +137,21 @@ class Classify(GraderOptions):
     def _scores(self, data: Any, predicted: str) -> Mapping[str, float]:
         if self.scores is None:
             return {}
-        found = _find(self.scores, data)
-        if not found:
+        values = _find(self.scores, data)
+        if not values:
             return {}
-        given = found[0]
+        value = values[0]
         scores: dict[str, float] = {}
-        if isinstance(given, Mapping):
-            for label, score in given.items():
+        if isinstance(value, Mapping):
+            for label, score in value.items():
                 if _is_number(score):
                     scores[self._normalize(str(label))] = float(score)
-        elif _is_number(given):
-            scores[predicted] = float(given)
+        elif _is_number(value):
+            # The other labels share the rest: for two labels, that is the exact complement.
+            scores[predicted] = float(value)
             others = [label for label in self.labels if label != predicted]
             for label in others:
-                scores[label] = (1 - float(given)) / len(others)
+                scores[label] = (1 - float(value)) / len(others)
         return scores
 
 

@@ -12,12 +12,11 @@ from ci_evals.model.result import Grade
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Composite):
-    """Each grader passes, but for those of weight 0; or the mean of their scores by weight reaches
-    a threshold.
+    """Every grader with a weight passes; or the weighted mean of the scores reaches a threshold.
 
     Args:
         of: the graders.
-        threshold: the lowest mean score that passes; left out, every grader must pass.
+        threshold: the lowest mean score that passes; when left out, every grader must pass.
     """
 
     def combine(self, grades: Sequence[Grade]) -> Finding:
@@ -33,11 +32,11 @@ class AllOf(Composite):
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(Composite):
-    """One grader passes, those of weight 0 aside; or the best of their scores reaches a threshold.
+    """At least one grader with a weight passes; or the best of their scores reaches a threshold.
 
     Args:
         of: the graders.
-        threshold: the lowest score that passes; left out, one grader must pass.
+        threshold: the lowest score that passes; when left out, one grader must pass.
     """
 
     def combine(self, grades: Sequence[Grade]) -> Finding:

@@ -1,4 +1,4 @@
-"""`embedding_similar`: the answer means much the same."""
+"""`embedding_similar`: the answer has a similar meaning."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -17,11 +17,11 @@ from ci_evals.model.request import Answer, Request
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSimilar(ModelGrader):
-    """The embeddings of the answer and of `value` point in much the same direction.
+    """The embeddings of the answer and of `value` have a high cosine similarity.
 
     Args:
         value: the text to compare with.
-        provider: the `embeddings` model, by its name among `judges`.
+        provider: the name of an `embeddings` model among `judges`.
         threshold: the lowest cosine similarity that passes.
     """
 
@@ -34,8 +34,9 @@ class EmbeddingSimilar(ModelGrader):
         output = answer.response.output
         if not output.strip():
             return failed("the answer is empty")
-        asked = answer.request
-        request = Request([output, self.value], (), asked.case, asked.run, timeout_s=0.0)
+        original = answer.request
+        # The time-out is that of the model's own settings.
+        request = Request([output, self.value], (), original.case, original.run, timeout_s=0.0)
         response = await models.ask(self, request)
         similarity = _cosine(response.output)
         subject = f"cosine similarity to {quote(self.value)}"
@@ -52,10 +53,10 @@ def _cosine(reply: str) -> float:
         one, other = _adapter().validate_json(reply)
     except ValueError as error:
         raise GradingError(
-            f"the provider gave no two embeddings: got {quote(reply)}", "judge"
+            f"the provider did not return two embeddings: got {quote(reply)}", "judge"
         ) from error
     lengths = hypot(*one) * hypot(*other)
     if len(one) != len(other) or not lengths or not isfinite(lengths):
-        raise GradingError("the provider gave embeddings that cannot be compared", "judge")
+        raise GradingError("the provider returned embeddings that cannot be compared", "judge")
     products = [left * right for left, right in zip(one, other, strict=True)]
     return fsum(products) / lengths

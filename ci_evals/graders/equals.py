@@ -11,7 +11,7 @@ from ci_evals.model.fields import Bool
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 
-_CONTEXT = 40  # characters that are shown before the first difference of long texts
+_CONTEXT = 40  # characters to show before the first difference of long texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Equals(GraderOptions):
     JSON; 1 equals 1.0.
 
     Args:
-        value: what the answer must be.
+        value: the expected answer.
         ignore_case: upper and lower case are the same; for text.
         trim: white space around the answer does not count; for text.
     """
@@ -70,7 +70,7 @@ def _text_difference(expected: str, actual: str) -> Finding:
 
 
 def _late_difference(expected: str, actual: str) -> Finding:
-    """Show two texts with a long common start from just before their first difference."""
+    """Show two texts with a long common start from shortly before their first difference."""
     at = 0
     for want, got in zip(expected, actual, strict=False):
         if want != got:

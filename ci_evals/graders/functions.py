@@ -1,4 +1,4 @@
-"""Graders of the team's own in Python: functions, objects with `grade`, and `Not`."""
+"""The team's own graders in Python: functions, objects with `grade`, and `Not`."""
 
 import asyncio
 import functools
@@ -17,8 +17,8 @@ from ci_evals.user_code.threads import call, time_limit
 from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 Judge = Callable[..., Any]
-"""`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, a
-mapping, or a text, which is the reason of a failure.
+"""`fn(output)` or `fn(output, answer)`, sync or async. It returns a bool, a score from 0 to 1, a
+`Finding`, a mapping, or the reason of a failure as text.
 """
 
 _FIRST_PAUSE_S = 0.1  # before the first retry; it doubles each time
@@ -34,14 +34,14 @@ _KEYS_OF_OTHER_TOOLS = (
     "tokensUsed",
     "tokens_used",
 )
-"""Keys of their judgements that say nothing more of the answer."""
+"""Keys in their judgements that are ignored, because they do not affect the verdict."""
 
 
 def prepare_target(target: str) -> None:
-    """Import the function that `module:function` names, where it will run.
+    """Import a `module:function` in the process in which it will run.
 
     Raises:
-        ConfigError: it cannot be imported.
+        ConfigError: the function cannot be imported.
     """
     workers = current_workers()
     if workers is None:
@@ -57,7 +57,7 @@ def prepare_target(target: str) -> None:
 
 
 def longest_s(timeout_s: float, retries: int) -> float:
-    """Return the seconds that calls of a function take at most, with its retries."""
+    """Return the maximum number of seconds for the calls of a function, including retries."""
     pauses_s = 0.0
     pause_s = _FIRST_PAUSE_S
     for _ in range(retries):
@@ -67,25 +67,25 @@ def longest_s(timeout_s: float, retries: int) -> float:
 
 
 class TooSlowError(Exception):
-    """A function took longer than it may."""
+    """A function exceeded its time limit."""
 
 
 class FunctionGrader:
-    """A function as a grader, made by `@grader`: an entry of `expect` that can still be called.
+    """A function with `@grader`: an entry of `expect` that can still be called.
 
     Args:
         function: see `Judge`.
         name: the grader's name in reports; the function's own when None.
-        threshold: the lowest score that passes. When None, 1, or what the verdict says.
+        threshold: the lowest score that passes. When None, the verdict decides, or else 1.
         weight: weight in the run's score.
         retries: further calls after the function raised or took too long.
-        timeout_s: seconds that one call may take; those of the run when None.
-        metric: the metric that its scores count for.
+        timeout_s: seconds that one call may take; the run's when None.
+        metric: the metric that its scores count towards.
     """
 
     portable: ClassVar[bool] = True
 
-    def __init__(  # noqa: PLR0913  what can be set is set by name
+    def __init__(  # noqa: PLR0913  all options are keyword-only
         self,
         function: Judge,
         *,
@@ -114,22 +114,22 @@ class FunctionGrader:
         return f"{identity(self.function)} from {self.threshold}"
 
     def prepare(self) -> None:
-        """Do nothing: the function is there."""
+        """Do nothing: the function is already imported."""
 
     async def grade(self, answer: Answer) -> Finding:
-        """Call the function, in a thread unless it is async. If it raises, call it again as often
-        as `retries` says.
+        """Call the function, in a thread unless it is async. If it raises, retry up to `retries`
+        times.
 
         Raises:
-            GradingError: the call took too long. Its thread can't be ended, but its result is
+            GradingError: the call took too long. Its thread cannot be ended, but its result is
                 ignored.
-            BaseException: whatever the function raises.
+            BaseException: the function raised it.
         """
         pause_s = _FIRST_PAUSE_S
         for _ in range(self.retries):
             try:
                 return await self._call(answer)
-            except Exception:  # noqa: BLE001  the team's code; the last call's error gets through
+            except Exception:  # noqa: BLE001  the team's code; the error of the last call is raised
                 await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return await self._call(answer)
@@ -145,7 +145,7 @@ class FunctionGrader:
         """Judge an answer.
 
         Raises:
-            TooSlowError, WorkerTimeoutError: it took too long.
+            TooSlowError, WorkerTimeoutError: the function took too long.
         """
         async with time_limit(timeout_s, TooSlowError()):
             returned = await call(self.function, *self._arguments(answer))
@@ -157,14 +157,14 @@ class FunctionGrader:
         return (answer.output,)
 
     def _finding_of(self, returned: Any) -> Finding:
-        """Make a finding of what the function returned, be it a judgement or not."""
+        """Convert the function's return value into a finding, even if it is not a judgement."""
         try:
             return self._read(returned)
         except _NoJudgementError as error:
             return inconclusive(f"{self.name} {error}", got=error.got)
 
     def _read(self, returned: Any) -> Finding:
-        """Make a finding of a judgement."""
+        """Convert a judgement into a finding."""
         match returned:
             case Finding():
                 _check_verdict(returned.passed)
@@ -203,7 +203,7 @@ class FunctionGrader:
         return failed(reason, float(score), got=got)
 
     def _read_mapping(self, returned: Mapping[Any, Any]) -> Finding:
-        """Read `passed`, `score` and `reason`; a misspelt key must not pass unnoticed."""
+        """Read `passed`, `score` and `reason`; a misspelt key must not go unnoticed."""
         for key in returned:
             if key not in _KEYS and key not in _KEYS_OF_OTHER_TOOLS:
                 text = f"returned an unknown key {quote(key)}; known: passed, score, reason"
@@ -230,7 +230,7 @@ class FunctionGrader:
         return self._hold_to_threshold(finding)
 
     def _hold_to_threshold(self, finding: Finding) -> Finding:
-        """Fail a verdict that the declared threshold contradicts."""
+        """Fail a passed verdict whose score is below the declared threshold."""
         if self.threshold is None or not finding.passed or reaches(finding.score, self.threshold):
             return finding
         below = f"{self.name} gave a score below {self.threshold:g}, got {finding.score:.3g}"
@@ -238,7 +238,7 @@ class FunctionGrader:
 
 
 class _NoJudgementError(Exception):
-    """A function returned something other than a judgement; `got` is what."""
+    """A function returned something other than a judgement; `got` describes it."""
 
     def __init__(self, message: str, returned: Any) -> None:
         super().__init__(message)
@@ -263,8 +263,8 @@ def _check_reason(reason: Any) -> None:
 
 
 class ObjectGrader(FunctionGrader):
-    """An object with a method `grade(answer)`, sync (in a thread) or async, that returns what a
-    function may.
+    """An object with a method `grade(answer)`, sync (in a thread) or async, that returns the same
+    as a function.
     """
 
     def __init__(self, judge: Any) -> None:
@@ -288,7 +288,7 @@ class ObjectGrader(FunctionGrader):
 
 
 class Not:
-    """The opposite of a grader, as `not_` makes it in the YAML: `Not(Contains("sorry"))`."""
+    """The opposite of a grader, like `not_` in the YAML: `Not(Contains("sorry"))`."""
 
     def __init__(self, grader: Any) -> None:
         self.grader = grader
@@ -319,9 +319,9 @@ def grader(
     `reason`, or the reason of a failure as text. If it raises, the check has failed.
 
     Args:
-        function: the function, where `@grader` stands without parentheses.
+        function: the function, if `@grader` is used without parentheses.
         options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised,
-            `timeout_s` of a call, `metric` that its scores count for.
+            `timeout_s` of a call, `metric` that its scores count towards.
 
     >>> @grader(threshold=0.5)
     ... def is_brief(output: str) -> float:

@@ -1,4 +1,4 @@
-"""Python code in a suite, as the function of a grader."""
+"""Compiles Python code of a suite into the function of a grader."""
 
 import ast
 import builtins
@@ -27,20 +27,20 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 @lru_cache(maxsize=256)
 def compile_code(source: str) -> Callable[[Any, Answer], Any]:
-    """Make a function of the output and the answer of Python code.
+    """Compile Python code into a function of the output and the answer.
 
     Args:
         source: an expression, or lines that return or assert something. Lines may also end with an
             expression, or with a function `get_assert(output, context)`.
 
     Raises:
-        SyntaxError: it is not such code, or uses a name that nothing has.
+        SyntaxError: the source is not such code, or uses an undefined name.
     """
     module = ast.parse(f"def judge({', '.join(_PARAMETERS)}): pass")
     module.body[0].body = _parse(source)  # type: ignore[attr-defined]  # it is a function
     _check_names(ast.unparse(module))
     names: dict[str, Any] = dict(_MODULES)
-    exec(compile(ast.fix_missing_locations(module), CODE_IN_SUITE, "exec"), names)  # noqa: S102  it is the suite owner's, as their modules are
+    exec(compile(ast.fix_missing_locations(module), CODE_IN_SUITE, "exec"), names)  # noqa: S102  the code is as trusted as the modules of the suite's owner
     judge = names["judge"]
 
     def judge_answer(output: Any, answer: Answer) -> Any:
@@ -63,8 +63,9 @@ def compile_code(source: str) -> Callable[[Any, Answer], Any]:
 
 
 def _parse(source: str) -> list[ast.stmt]:
-    """Return the body of the function that code is."""
+    """Return the body of a function made of the code."""
     try:
+        # In parentheses, an expression may span lines; the line feed ends a comment at its end.
         expression = ast.parse(f"({source}\n)", mode="eval")
         return [ast.Return(expression.body)]
     except ValueError as error:  # half of a surrogate pair; before Python 3.11.4 also a null byte
@@ -86,7 +87,7 @@ def _parse(source: str) -> list[ast.stmt]:
 
 
 def _own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the nodes of code, but for those inside functions and classes of its own."""
+    """Yield the nodes of code, except those inside nested functions and classes."""
     remaining: list[ast.AST] = list(body)
     while remaining:
         node = remaining.pop()
@@ -96,21 +97,21 @@ def _own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _check_names(function: str) -> None:
-    """Raise a SyntaxError if code uses a name that nothing has."""
+    """Raise a SyntaxError if code uses an undefined name."""
     tables = symtable.symtable(function, CODE_IN_SUITE, "exec").get_children()
-    for table in tables:  # which grows
+    for table in tables:  # the list grows by the tables of nested functions
         for symbol in table.get_symbols():
             name = symbol.get_name()
             if not symbol.is_global() or not symbol.is_referenced() or symbol.is_assigned():
                 continue
             if name not in _MODULES and not hasattr(builtins, name):
                 known = ", ".join((*_PARAMETERS, *_MODULES))
-                raise SyntaxError(f"{name!r} is not defined: there are {known}")
+                raise SyntaxError(f"{name!r} is not defined; known: {known}")
         tables += table.get_children()
 
 
 def _failed_assertion(error: AssertionError, output: Any, source: str) -> Finding:
-    """Return the finding of an assertion in the code. Raise one of other code again."""
+    """Return the finding of an assertion in the suite's code; raise one of other code again."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     if last.filename != CODE_IN_SUITE or last.lineno is None:
         raise error
@@ -120,7 +121,7 @@ def _failed_assertion(error: AssertionError, output: Any, source: str) -> Findin
 
 
 def context_of(answer: Answer) -> dict[str, Any]:
-    """Return what code learns of a run besides its output."""
+    """Return the details of a run for code: everything but its output."""
     request, response = answer.request, answer.response
     case = request.case
     provider_response = to_jsonable_python(response, fallback=repr)

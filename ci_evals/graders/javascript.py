@@ -1,4 +1,4 @@
-"""`javascript`: code of the suite's owner judges the answer, in the machine's Node.js."""
+"""`javascript`: the suite's own code judges the answer, in the machine's Node.js."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from ci_evals.errors import GradingError
 from ci_evals.format import abridge, one_line, quote
 from ci_evals.graders.base import (
-    MOST_OF_A_STACK,
+    MAX_STACK_CHARACTERS,
     REASON_CHARACTERS,
     GraderOptions,
     ended_by,
@@ -37,18 +37,18 @@ class JavaScriptGrader(GraderOptions):
     """JavaScript judges the answer: an expression over `output` and `context`, lines that return
     something, or a file.
 
-    It gives a boolean, a score from 0 to 1, `{pass, score, reason}`, or the reason of a failure as
-    text. A file exports a function
-    of the output and the context, by `module.exports` or `export default`.
+    It returns a boolean, a score from 0 to 1, `{pass, score, reason}`, or the reason of a failure
+    as text. A file exports a function of the output and the context, with `module.exports` or
+    `export default`.
 
     Args:
         code: the expression, or the lines.
-        file: a file of JavaScript or TypeScript instead; `file.mjs:name` is a function of it.
+        file: a JavaScript or TypeScript file instead; `file.mjs:name` is one of its functions.
         config: `context.config` of the code.
         threshold: the lowest score that passes; 1 when left out.
-        timeout_s: seconds that one call may take; those of the run's own call when left out.
-        sandbox: the code may read the suite's folder and its packages; it can write no file, start
-            no program and see no environment variable. False gives it all that the job may do.
+        timeout_s: seconds that one call may take; the run's own time-out when left out.
+        sandbox: let the code only read the suite's folder and its packages, not write files, start
+            programs or read environment variables. False gives it all rights of the job.
     """
 
     short: ClassVar[str] = "code"
@@ -84,6 +84,7 @@ class JavaScriptGrader(GraderOptions):
         current_node().check_grader(sandbox=self.sandbox, **self._source)
 
     def for_fingerprint(self) -> Self:
+        # Neither changes the verdict of code that runs to its end.
         return replace(self, timeout_s=None, sandbox=True)
 
     @property
@@ -102,8 +103,8 @@ class JavaScriptGrader(GraderOptions):
             return await judge.grade(answer)
         except JavaScriptError as error:
             if error.denied:
-                hint = "`sandbox: false` gives the code all that the job may do"
-                stack = abridge(str(error), MOST_OF_A_STACK)
+                hint = "`sandbox: false` gives the code all rights of the job"
+                stack = abridge(str(error), MAX_STACK_CHARACTERS)
                 text = one_line(stack.partition("\n")[0], REASON_CHARACTERS)
                 raise GradingError(
                     f"the sandbox forbids it; {hint}: {text}", detail=stack
@@ -115,7 +116,7 @@ class JavaScriptGrader(GraderOptions):
             return ended_by(error, answer)
 
     async def run(self, answer: Answer, timeout_s: float) -> Any:
-        """Run the code, and return its judgement as a Python function would."""
+        """Run the code, and return its judgement in the form of a Python function's."""
         context = {**context_of(answer), "config": dict(self.config)}
         judged = await current_node().grade(
             sandbox=self.sandbox,
@@ -136,7 +137,7 @@ class JavaScriptGrader(GraderOptions):
 
 
 class _JavaScriptFunction(FunctionGrader):
-    """The code as a function, which its process ends in time."""
+    """The code as a function whose time limit is enforced by its process."""
 
     def __init__(self, options: JavaScriptGrader) -> None:
         super().__init__(

@@ -15,7 +15,7 @@ from ci_evals.model.request import Answer
 
 @dataclass(frozen=True, slots=True)
 class WithSchema(AlwaysTrue):
-    """The options of `is_json` and `contains_json`. A schema is checked as `json_schema` does."""
+    """The options of `is_json` and `contains_json`, with a schema as that of `json_schema`."""
 
     from_file: ClassVar[tuple[str, ...]] = ("schema",)
 
@@ -28,12 +28,12 @@ class WithSchema(AlwaysTrue):
         return self.schema is not None and JsonSchema(self.schema).may_take_long
 
     def problems(self) -> list[str]:
-        found = AlwaysTrue.problems(self)
+        problems = AlwaysTrue.problems(self)
         if self.schema is not None:
             from ci_evals.graders.json_schema import JsonSchema
 
-            found += JsonSchema(self.schema).problems()
-        return found
+            problems += JsonSchema(self.schema).problems()
+        return problems
 
     def _schema_mistake(self, data: Any) -> str | None:
         if self.schema is None:
@@ -49,7 +49,7 @@ class IsJson(WithSchema):
 
     Args:
         schema: JSON Schema that it must fit.
-        fenced: the answer may be in one code fence, too.
+        fenced: the answer may also be in one code fence.
     """
 
     instead = "write `not_is_json: true`, or leave it out"
@@ -68,9 +68,9 @@ class IsJson(WithSchema):
 
 @dataclass(frozen=True, slots=True)
 class ContainsJson(WithSchema):
-    """A JSON object or list stands somewhere in the answer. `value` is always true.
+    """The answer contains a JSON object or list. `value` is always true.
 
-    Of several, one must be as asked.
+    If it contains several, one must fit.
 
     Args:
         schema: JSON Schema that it must fit.
@@ -117,8 +117,8 @@ class JsonPath(GraderOptions):
 
     Args:
         path: JSONPath (RFC 9535), such as `$.flights[0].to`.
-        value: what must be there, at one place at least if the path finds several; left out,
-            anything will do.
+        value: the expected value, in at least one place if the path finds several; any value when
+            left out.
     """
 
     short: ClassVar[str] = "path"
@@ -137,16 +137,16 @@ class JsonPath(GraderOptions):
         return judge_json(answer.response.output, self._judge)
 
     def _judge(self, data: Any) -> Finding:
-        found = find_all(self.path, data)
+        values = find_all(self.path, data)
         where = one_line(self.path)
-        if not found:
+        if not values:
             return failed(f"nothing at {where}", got=quote(data))
         if self.value is UNSET:
-            return passed(f"has a value at {where}", got=quote(found[0]))
-        for value in found:
+            return passed(f"has a value at {where}", got=quote(values[0]))
+        for value in values:
             difference = first_difference(self.value, value, where)
             if difference is None:
                 return passed(f"{where} is {quote(self.value)}")
-            if len(found) == 1:
+            if len(values) == 1:
                 return failed(difference.reason, got=difference.got)
-        return failed(f"no value at {where} is {quote(self.value)}", got=quote(found))
+        return failed(f"no value at {where} is {quote(self.value)}", got=quote(values))

@@ -30,9 +30,9 @@ class JsonSchema(GraderOptions):
     """The answer is JSON that fits a JSON Schema.
 
     Args:
-        schema: the schema itself; 2020-12 unless its `$schema` says otherwise. References outside
-            of it are not fetched. `{file: schema.json}` in a suite is what that file holds.
-        fenced: the answer may be in one code fence, too.
+        schema: the schema, of draft 2020-12 unless its `$schema` names another. External references
+            are not fetched. In a suite, `{file: schema.json}` is the content of that file.
+        fenced: the answer may also be in one code fence.
     """
 
     short: ClassVar[str] = "schema"
@@ -68,7 +68,7 @@ class JsonSchema(GraderOptions):
         return failed(f"does not fit the schema {mistake}")
 
     def mistake(self, data: Any) -> str | None:
-        """Say where data does not fit, `at $.to: …`; None if it fits."""
+        """Return where data does not fit, `at $.to: …`; None if it fits."""
         error = best_match(_validator(json.dumps(self.schema)).iter_errors(data))
         if error is None:
             return None
@@ -76,10 +76,10 @@ class JsonSchema(GraderOptions):
 
 
 def may_take_long(schema: Any) -> bool:
-    """Return True if checking short data by a schema may take long.
+    """Return True if checking even short data against a schema may take long.
 
-    Patterns may backtrack for ever, and a schema that refers to itself may look at the same data
-    again and again.
+    Patterns may backtrack for ever, and a schema that refers to itself may check the same data many
+    times.
     """
     if isinstance(schema, Mapping):
         if not _SLOW_KEYS.isdisjoint(schema):
@@ -103,7 +103,7 @@ def _validator(schema: str) -> Validator:
 def _check_unique(
     validator: Validator, is_wanted: object, instance: Any, _schema: Any
 ) -> Iterator[ValidationError]:
-    """Check `uniqueItems` by hashes; the library compares each mapping with each other one."""
+    """Check `uniqueItems` with hashes; the library compares every pair of mappings."""
     if not is_wanted or not validator.is_type(instance, "array"):
         return
     if len(set(map(_hashable, instance))) < len(instance):
@@ -111,7 +111,7 @@ def _check_unique(
 
 
 def _hashable(value: Any) -> Hashable:
-    """Return a value that is equal for equal data: 1 and 1.0 are equal, 1 and true are not."""
+    """Return a hashable value for data, equal for equal JSON: 1 equals 1.0, but not true."""
     match value:
         case bool():
             return bool, value
@@ -123,7 +123,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Find references that lead nowhere, which validation would only find when it gets there."""
+    """Yield references that lead nowhere; validation would find them only when it reaches them."""
 
     def walk(resource: SchemaResource, resolver: Any) -> Iterator[str]:
         contents = resource.contents

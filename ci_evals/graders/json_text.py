@@ -13,16 +13,16 @@ from ci_evals.graders.base import failed
 from ci_evals.model.grading import Finding
 
 ABSENT: Final = object()
-"""Stands in a `Mismatch` for a value that is not there."""
+"""Represents a missing value in a `Mismatch`."""
 
 
 _FENCE = "```"
 
 
-_MAX_STARTS = 1_000  # of what may be an object or a list in a text
+_MAX_STARTS = 1_000  # brackets in a text that may start an object or a list
 
 
-_MAX_READ_IN_VAIN = 10_000_000  # characters of what turned out to be neither
+_MAX_WASTED_CHARACTERS = 10_000_000  # of attempts that turned out to be neither
 
 
 def judge_json(text: str, judge: Callable[[Any], Finding], *, fenced: bool = True) -> Finding:
@@ -31,7 +31,7 @@ def judge_json(text: str, judge: Callable[[Any], Finding], *, fenced: bool = Tru
     Args:
         text: the answer.
         judge: judges its data.
-        fenced: it may be in one code fence.
+        fenced: allow one code fence around it.
     """
     bare = text.strip()
     body = strip_fence(text)
@@ -50,20 +50,20 @@ def judge_json(text: str, judge: Callable[[Any], Finding], *, fenced: bool = Tru
 
 
 def json_values(text: str, starts: str = "{[") -> Iterator[Any]:
-    """Find the JSON objects and lists in a text that are inside no other one."""
+    """Yield the outermost JSON objects and lists in a text."""
     decoder = JSONDecoder(parse_constant=_refuse)
     start = re.compile(f"[{re.escape(starts)}]")
     at = 0
-    read_in_vain = 0
+    wasted = 0  # many unclosed brackets would make the search quadratic
     for _ in range(_MAX_STARTS):
-        found = start.search(text, at)
-        if found is None or read_in_vain > _MAX_READ_IN_VAIN:
+        bracket = start.search(text, at)
+        if bracket is None or wasted > _MAX_WASTED_CHARACTERS:
             return
         try:
-            value, at = decoder.raw_decode(text, found.start())
+            value, at = decoder.raw_decode(text, bracket.start())
         except (ValueError, RecursionError) as error:
-            at = found.end()
-            read_in_vain += getattr(error, "pos", at) - found.start()
+            at = bracket.end()
+            wasted += getattr(error, "pos", at) - bracket.start()
         else:
             yield value
 
@@ -73,10 +73,10 @@ def _refuse(constant: str) -> None:
 
 
 def read_json(text: str) -> Any:
-    """Read the JSON that a text is.
+    """Parse a text as JSON.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not JSON.
     """
     try:
         return from_json(text, allow_inf_nan=False)
@@ -96,7 +96,7 @@ def strip_fence(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One place where data is not as expected; `ABSENT` stands for a value that is not there."""
+    """One place where data is not as expected; `ABSENT` represents a missing value."""
 
     path: str
     expected: Any
@@ -112,7 +112,7 @@ class Mismatch:
 
     @property
     def got(self) -> str | None:
-        """The value that is there, quoted; None if there is none."""
+        """The actual value, quoted; None if it is missing."""
         if self.actual is ABSENT:
             return None
         return quote(self.actual)
@@ -121,8 +121,8 @@ class Mismatch:
 def first_difference(
     expected: Any, actual: Any, path: str = "$", *, subset: bool = False
 ) -> Mismatch | None:
-    """Find the first place where `actual` is not `expected`, as JSON sees it: 1 is 1.0, and neither
-    is true.
+    """Return the first place where two values differ as JSON data: 1 equals 1.0, and neither equals
+    true.
 
     If `subset`, objects of `actual` may have more keys.
     """

@@ -36,7 +36,7 @@ from ci_evals.templating import template_sandbox, text_renderer
 
 PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 
-_TRIES = 2  # how often a judge is asked for a verdict that can be read
+_TRIES = 2  # attempts to get a readable verdict from a judge
 _REASON_CHARACTERS = 600
 _STATEMENT_CHARACTERS = 300
 _MAX_NAMED = 3  # statements that a reason quotes
@@ -50,16 +50,15 @@ class LlmJudge(ModelGrader):
     """A model judges the answer.
 
     Args:
-        rubric: the name of a ready one, or your own: what passes and what fails.
-        provider: the model, by its name among `judges` or `providers`.
-        threshold: the lowest score that passes; 0.5, or that of the ready rubric, when left out.
+        rubric: the name of a built-in rubric, or your own text: what passes and what fails.
+        provider: the model's name among `judges` or `providers`.
+        threshold: the lowest score that passes; the built-in rubric's, or else 0.5, when left out.
         choices: verdicts with their scores; `pass` and `fail` when left out.
-        scale: the best of the whole numbers that the judge chooses from instead, 1 being the worst.
-        samples: how often it is asked; the majority decides.
-        reference: what a good answer is or says.
-        context: what the answer must be based on; what was retrieved for it when left out.
-        prompt: a template instead of our own: the system message, or a list of messages that is
-            sent as it is.
+        scale: the upper end of a scale of whole numbers from 1 (worst), instead of `choices`.
+        samples: the number of verdicts to ask for; the majority decides.
+        reference: a good answer, or its content.
+        context: the texts that the answer must be based on; the retrieved ones when left out.
+        prompt: a template instead of the built-in one: the system message, or all messages.
     """
 
     short: ClassVar[str] = "rubric"
@@ -76,32 +75,32 @@ class LlmJudge(ModelGrader):
     prompt: NonEmpty | OneOrMore[Message] | None = None
 
     def problems(self) -> list[str]:
-        found = self._prompt_problems()
+        problems = self._prompt_problems()
         if self.choices is not None and self.scale is not None:
-            found.append("give either `choices` or a `scale`")
+            problems.append("give either `choices` or a `scale`")
         if self.rubric in RUBRICS:
             for option in RUBRICS[self.rubric].needs:
                 if getattr(self, option) is None:
-                    found.append(f"the rubric `{self.rubric}` needs `{option}`")
+                    problems.append(f"the rubric `{self.rubric}` needs `{option}`")
         elif len(self.rubric.split()) == 1:
             close = closest(self.rubric.strip().lower(), RUBRICS, 0.7)
-            if close is not None:  # else it is a rubric of one word
+            if close is not None:  # otherwise the rubric is a single word
                 hint = f"did you mean {quote(close)}? If not, describe it in a sentence"
-                found.append(f"unknown rubric {quote(self.rubric)}, {hint}")
+                problems.append(f"unknown rubric {quote(self.rubric)}, {hint}")
         if self._listing is not None:
             if self.choices is not None or self.scale is not None:
-                found.append(
+                problems.append(
                     f"the rubric `{self.rubric}` is scored statement by statement:"
-                    " it takes neither `choices` nor a `scale`"
+                    " it accepts neither `choices` nor a `scale`"
                 )
-            return found
+            return problems
         outcomes = {reaches(score, self._threshold) for score in self.scores.values()}
         if len(outcomes) == 1:
-            found.append(
+            problems.append(
                 "every verdict has the same outcome:"
                 f" all scores are on one side of the threshold {self._threshold:g}"
             )
-        return found
+        return problems
 
     def _prompt_problems(self) -> list[str]:
         if self.prompt is None:
@@ -116,15 +115,15 @@ class LlmJudge(ModelGrader):
         if strangers := sorted(used.difference(known)):
             listed = ", ".join(known)
             return [f"prompt: {name!r} is undefined; known: {listed}" for name in strangers]
-        found = []
+        problems = []
         if "reply" not in used:
-            found.append("prompt: has no `{{ reply }}`, which tells the judge how to answer")
+            problems.append("prompt: has no `{{ reply }}`, which tells the judge how to answer")
         if not self._prompt_is_system_message and not used & {"answer", "data"}:
-            found.append(
+            problems.append(
                 "prompt: none of its messages has `{{ answer }}` or `{{ data }}`,"
                 " so the judge sees no answer"
             )
-        return found
+        return problems
 
     @property
     def needs(self) -> Literal["context"] | None:
@@ -142,7 +141,7 @@ class LlmJudge(ModelGrader):
 
     @property
     def _listing(self) -> Listing | None:
-        """The list that a ready rubric asks for instead of a verdict, if it is of that kind."""
+        """The list that a built-in rubric asks for instead of a verdict, if any."""
         if self.rubric in RUBRICS:
             return RUBRICS[self.rubric].listing
         return None
@@ -162,7 +161,7 @@ class LlmJudge(ModelGrader):
 
     @property
     def _templates(self) -> list[str]:
-        """The templates of the messages; that of the data is not among them."""
+        """The templates of the messages, except the message with the data."""
         if self.prompt is None:
             return [PROMPT]
         if isinstance(self.prompt, str):
@@ -173,8 +172,7 @@ class LlmJudge(ModelGrader):
         """Judge an answer.
 
         Raises:
-            GradingError: the judge gave no verdict that can be read, or the answer does not tell
-                its context.
+            GradingError: the judge gave no readable verdict, or the answer has no context.
         """
         if self._listing is None:
             finding = await self._vote(answer, models)
@@ -205,9 +203,7 @@ class LlmJudge(ModelGrader):
         return Finding(reaches(score, self._threshold), score, reason)
 
     async def _list(self, listing: Listing, answer: Answer, models: Models) -> Finding:
-        """Ask for what holds and what does not, `samples` times; the lower median of the scores
-        decides.
-        """
+        """Ask for a list of statements, `samples` times; the lower median of the scores decides."""
         texts = len(self._texts(answer))
         if not texts and not listing.without_context:
             return failed("nothing was retrieved")
@@ -229,25 +225,26 @@ class LlmJudge(ModelGrader):
     async def _ask(
         self, answer: Answer, models: Models, read: Callable[[str], T | None], expected: str
     ) -> Sequence[T]:
-        """Ask `samples` times, each of them once more if the reply is not as `expected`."""
-        found: list[T] = []
+        """Ask `samples` times, each time once more if the reply cannot be read."""
+        opinions: list[T] = []
+        # Every sample and attempt of every run is a request of its own, not a recording of another.
         number = (answer.request.run - 1) * self.samples * _TRIES + 1
         for first in range(number, number + self.samples * _TRIES, _TRIES):
             for attempt in range(_TRIES):
                 response = await models.ask(self, self._request(answer, first + attempt))
                 opinion = read(response.output)
                 if opinion is not None:
-                    found.append(opinion)
+                    opinions.append(opinion)
                     break
             else:
                 text = f"the judge must reply {expected}, got {quote(response.output)}"
                 raise GradingError(text, "judge")
-        return found
+        return opinions
 
     def _request(self, answer: Answer, run: int) -> Request:
-        """Make the request to a judge: whatever the answer says, it has the same shape.
+        """Make the request to a judge, in the same shape whatever the answer contains.
 
-        `run` tells requests about the same answer apart.
+        `run` distinguishes requests about the same answer.
         """
         rubric = self.rubric
         if rubric in RUBRICS:
@@ -255,12 +252,12 @@ class LlmJudge(ModelGrader):
         rubric = rubric.strip()
         material = self._material(answer)
         data = json.dumps(material, ensure_ascii=False, indent=1, default=str)
-        # A line that no text in the data can have been written to contain, as it is made from all
-        # of the data. It is made and not drawn, so that the same question is the same request.
+        # No answer can contain this line to end the data: it is a digest of all the data. It is
+        # not random, so that the same question is the same request.
         content = f"{rubric}\0{data}".encode(errors="replace")
         mark = f"data-{blake2b(content, digest_size=12).hexdigest()}"
-        given = {"rubric": rubric, "reply": self._reply, "mark": mark, "data": data}
-        messages = self._messages({**dict.fromkeys(MATERIAL), **material, **given})
+        values = {"rubric": rubric, "reply": self._reply, "mark": mark, "data": data}
+        messages = self._messages({**dict.fromkeys(MATERIAL), **material, **values})
         if self._prompt_is_system_message:
             messages += (Message("user", f"{mark}\n{data}\n{mark}"),)
         return Request(
@@ -271,7 +268,7 @@ class LlmJudge(ModelGrader):
         """Fill in the prompt.
 
         Raises:
-            GradingError: that fails.
+            GradingError: a template fails.
         """
         own: Sequence[Message] = [Message("system")]
         if self.prompt is not None and not isinstance(self.prompt, str):
@@ -288,7 +285,7 @@ class LlmJudge(ModelGrader):
 
     @property
     def _reply(self) -> str:
-        """The instruction how to reply."""
+        """The instructions for the reply."""
         if self._listing is not None:
             return REPLY_STATEMENTS
         verdicts = [json.dumps(verdict, ensure_ascii=False) for verdict in self.scores]
@@ -309,22 +306,21 @@ class LlmJudge(ModelGrader):
         }
 
     def _texts(self, answer: Answer) -> list[dict[str, Any]]:
-        """Return the context, its texts numbered from 1: the grader's own, else what was retrieved
-        for the answer.
+        """Return the texts of the context, numbered from 1: the grader's own or the retrieved ones.
 
         Raises:
-            GradingError: the answer does not tell what was.
+            GradingError: the answer does not have its retrieved context.
         """
         texts: list[Mapping[str, Any]] = []
         if self.context is not None:
-            given = self.context
-            if not isinstance(given, list | tuple):
-                given = [given]
-            for each in given:
-                if isinstance(each, Mapping) and "text" in each:
-                    texts.append(each)
+            items = self.context
+            if not isinstance(items, list | tuple):
+                items = [items]
+            for item in items:
+                if isinstance(item, Mapping) and "text" in item:
+                    texts.append(item)
                 else:
-                    texts.append({"text": each})
+                    texts.append({"text": item})
         elif answer.response.passages is not None:
             for passage in answer.response.passages:
                 text = {"text": passage.text}
@@ -333,13 +329,13 @@ class LlmJudge(ModelGrader):
                 texts.append(text)
         else:
             raise GradingError(
-                "the answer does not say what was retrieved for it: return `context`,"
+                "the answer has no retrieved context: return `context`,"
                 " or give the judge a `context`"
             )
         return [{"number": number, **each} for number, each in enumerate(texts, 1)]
 
     def _material(self, answer: Answer) -> dict[str, Any]:
-        """Collect what the judge is shown of an answer, as data."""
+        """Collect the data about an answer that the judge sees."""
         request, response = answer.request, answer.response
         material: dict[str, Any] = {}
         parts = [part for message in request.messages for part in message.parts]
@@ -365,8 +361,8 @@ class LlmJudge(ModelGrader):
         return material
 
     def _decide(self, opinions: Sequence["Opinion"]) -> str | int:
-        """Return the verdict of most; of several such verdicts, the one with the lowest score. On a
-        scale, return the (lower) median.
+        """Return the most frequent verdict; if several are, the one with the lowest score. On a
+        scale, return the lower median.
         """
         verdicts = [opinion.verdict for opinion in opinions]
         if self.scale is not None:
@@ -375,6 +371,7 @@ class LlmJudge(ModelGrader):
         counts = Counter(verdicts)
         most = max(counts.values())
         tied = [verdict for verdict, count in counts.items() if count == most]
+        # The lowest one, because nothing may pass by luck.
         return min(tied, key=lambda verdict: self.scores[verdict])
 
     def _tally(self, opinions: Sequence["Opinion"], verdict: str | int) -> str:
@@ -425,26 +422,27 @@ class Opinion:
 def read_opinion(text: str, verdicts: Sequence[str | int]) -> Opinion | None:
     """Read the verdict in a judge's reply; None if there is not exactly one.
 
-    A reply that quotes an object of the judged answer as well would have two: it says nothing.
+    With two, the judge may have quoted the answer, which could contain a verdict of its own.
     """
-    found = [each for each in _objects(text) if "verdict" in each]
-    if len(found) != 1:
+    replies = [item for item in _objects(text) if "verdict" in item]
+    if len(replies) != 1:
         return None
-    given = found[0]["verdict"]
-    if isinstance(given, bool):
+    reply = replies[0]
+    value = reply["verdict"]
+    if isinstance(value, bool):
         return None
-    if isinstance(given, float) and given.is_integer():
-        given = int(given)
-    named = str(given).strip().strip(".").casefold()  # `Pass.` and `"4"` are understood
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    name = str(value).strip().strip(".").casefold()  # `Pass.` and `"4"` are understood
     for verdict in verdicts:
-        if str(verdict).casefold() == named:
-            return Opinion(verdict, str(found[0].get("reason") or ""))
+        if str(verdict).casefold() == name:
+            return Opinion(verdict, str(reply.get("reason") or ""))
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A statement as a judge lists it."""
+    """An entry of a judge's list."""
 
     text: str
     holds: bool
@@ -461,14 +459,14 @@ def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement,
 
     Args:
         text: the reply.
-        texts: how many texts the context has; numbers of others are left out.
-        by_text: each of them must be listed once.
+        texts: the number of texts in the context; other numbers are dropped.
+        by_text: every text must be listed exactly once.
     """
-    found = [each for each in _objects(text) if "statements" in each]
-    if len(found) != 1:
+    replies = [item for item in _objects(text) if "statements" in item]
+    if len(replies) != 1:
         return None
     try:
-        listed = _list_adapter().validate_python(found[0]["statements"])
+        listed = _list_adapter().validate_python(replies[0]["statements"])
     except ValidationError:
         return None
     statements: list[Statement] = []
@@ -485,5 +483,5 @@ def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement,
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """Find the JSON objects in a text that are inside no other one."""
+    """Yield the outermost JSON objects in a text."""
     return json_values(strip_fence(text[:_MAX_REPLY_CHARACTERS]), "{")

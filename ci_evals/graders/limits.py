@@ -1,4 +1,4 @@
-"""Graders of how an answer came about: `latency`, `cost`, `finish_reason` and their kin."""
+"""Graders of properties other than the text: `latency`, `cost`, `finish_reason` and others."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,12 +14,11 @@ from ci_evals.model.response import GOAL_REACHED
 
 @dataclass(frozen=True, slots=True)
 class Latency(GraderOptions):
-    """The answer came within `value` seconds, waiting and refused attempts not counted.
+    """The answer came within `value` seconds, not counting waiting and refused attempts.
 
     Args:
         value: seconds for the whole answer.
-        first_token: seconds until a streamed answer begins. A time that was not measured does not
-            pass.
+        first_token: seconds until a streamed answer begins. An unknown time does not pass.
     """
 
     reads_text: ClassVar[bool] = False
@@ -61,7 +60,7 @@ class Latency(GraderOptions):
 
 @dataclass(frozen=True, slots=True)
 class Cost(GraderOptions):
-    """The answer cost at most `value` US dollars. A cost that is not known does not pass."""
+    """The answer cost at most `value` US dollars. An unknown cost does not pass."""
 
     reads_text: ClassVar[bool] = False
     needs = "cost"
@@ -88,13 +87,13 @@ class Cost(GraderOptions):
 
 
 def _dollars(amount: float) -> str:
-    """`$0.000001`, never `$1e-06`. It has more digits than tables show, so that a cost just above
-    its limit can be seen.
+    """Return `$0.000001`, never `$1e-06`, with more digits than in tables, so that a cost just
+    above its limit is visible.
     """
     return f"${Decimal(f'{amount:.4g}'):f}"
 
 
-_USUAL_REASONS = {  # what other APIs call them, in the words of OpenAI's
+_USUAL_REASONS = {  # other APIs' names, and OpenAI's for the same reasons
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -110,7 +109,7 @@ class FinishReason(GraderOptions):
     """The model ended for this reason, or for one of several: `stop`, `length`, `tool_calls`,
     `content_filter`.
 
-    The names that other APIs have for these are understood; any other reason is compared as it is.
+    Other APIs' names for these are understood; any other reason is compared literally.
     """
 
     reads_text: ClassVar[bool] = False
@@ -122,7 +121,7 @@ class FinishReason(GraderOptions):
             wanted = [wanted]
         reason = answer.response.finish_reason
         if reason is None:
-            return failed("the provider did not tell why the answer ended")
+            return failed("the provider did not report why the answer ended")
         if _usual(reason) in map(_usual, wanted):
             return passed(f"ended with {quote(reason, 80)}")
         among = " or ".join(quote(each, 80) for each in wanted)
@@ -136,7 +135,7 @@ def _usual(reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reward(GraderOptions):
-    """The task's verifier gave at least `value`; the score is its reward."""
+    """The task's verifier gave a reward of at least `value`; the score is the reward."""
 
     reads_text: ClassVar[bool] = False
     value: Share = 1.0
@@ -144,7 +143,7 @@ class Reward(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         reward = answer.response.reward
         if reward is None:
-            return failed("there is no reward: the answer is not that of a task")
+            return failed("there is no reward: the case is not a task")
         if reward >= self.value:
             reason = f"reward at least the {self.value:g} wanted"
             return passed(reason, reward, got=f"{reward:g}")
@@ -154,7 +153,7 @@ class Reward(GraderOptions):
 
 @dataclass(frozen=True, slots=True)
 class GoalReached(AlwaysTrue):
-    """The simulated user said that its goal is reached. `value` is always true."""
+    """The simulated user reported that it reached its goal. `value` is always true."""
 
     reads_text: ClassVar[bool] = False
     instead = "write `not_goal_reached: true`, or leave it out"

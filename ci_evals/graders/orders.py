@@ -1,10 +1,10 @@
-"""Orders that an answer gives to the model that judges it."""
+"""Detects answers that give orders to the model that judges them."""
 
 import re
 import unicodedata
 from functools import cache
 
-_MAX_CHARACTERS = 200_000  # of an answer that are searched
+_MAX_CHARACTERS = 200_000  # of an answer to search
 
 _JUDGE = r"(?:judge|grader|evaluator|examiner|assessor|rater)s?\b"
 _VERDICT = r"\b(?:verdict|score|grade|rating|result|mark)s?\b"
@@ -42,18 +42,18 @@ _PATTERNS = (
 
 
 def find_orders(text: str) -> str | None:
-    """Return the words with which a text seems to give orders to whoever judges it; None if there
-    are none.
+    """Return the words of a text that seem to give orders to its judge; None if there are none.
 
-    It looks through capitals, look-alikes of ASCII (NFKC), invisible characters and white space.
+    Case, look-alikes of ASCII (NFKC), invisible characters and white space are ignored.
     """
     plain = unicodedata.normalize("NFKC", text[:_MAX_CHARACTERS])
     visible = "".join(char for char in plain if unicodedata.category(char) not in ("Cf", "Mn"))
     folded = re.sub(r"[^\S\n]+", " ", visible.casefold())
+    # With line breaks for patterns of a line's start, and without, for orders that span lines.
     for form in (folded, " ".join(folded.split())):
-        found = _expression().search(form)
-        if found is not None:
-            return found[0].strip()
+        match = _expression().search(form)
+        if match is not None:
+            return match[0].strip()
     return None
 
 

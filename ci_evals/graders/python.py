@@ -1,4 +1,4 @@
-"""`python`: a function of the team's own, or Python code in the suite, judges the answer."""
+"""`python`: the team's own function, or Python code in the suite, judges the answer."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +17,7 @@ from ci_evals.user_code.targets import load, missing_target, target_of_file, tar
 _NAME_CHARACTERS = 80
 
 
-@dataclass(frozen=True)  # without `slots`, so that it can keep what it makes of its target
+@dataclass(frozen=True)  # without `slots`, for the cached property
 class PythonGrader(GraderOptions):
     """A Python function judges the answer, or Python code: an expression, or lines that return
     something.
@@ -25,15 +25,15 @@ class PythonGrader(GraderOptions):
     Code sees the answer as `output`, and `answer`, `vars`, `input`, `context`, `json`, `math` and
     `re`. A function is called as `fn(output, answer)` if it has a second positional parameter that
     is required or called `answer`, otherwise as `fn(output)`. It may be async; a sync function runs
-    in a thread, as code does. All of that happens in a worker process, which is ended if it hangs.
-    Either returns a bool, a score from 0 to 1, a mapping with `passed`,
-    `score` and `reason`, or the reason of a failure as text.
+    in a thread, as code does. Both run in a worker process, which is ended if it hangs. Either
+    returns a bool, a score from 0 to 1, a mapping with `passed`, `score` and `reason`, or the
+    reason of a failure as text.
 
     Args:
         target: `module:function`, looked for in the config's folder first, or code.
         threshold: the lowest score that passes; 1 when left out.
         retries: further calls after the function raised or took too long.
-        timeout_s: seconds that one call may take; those of the run's own call when left out.
+        timeout_s: seconds that one call may take; the run's own time-out when left out.
     """
 
     short: ClassVar[str] = "target"

@@ -1,4 +1,4 @@
-"""`regex`: a regular expression is found in the answer."""
+"""`regex`: a regular expression matches in the answer."""
 
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _FLAGS = {
     "m": regex.MULTILINE,
     "s": regex.DOTALL,
 }
-_MOST_CHARACTERS = 100_000  # of a pattern written out, which takes some 100 bytes for each
+_MOST_CHARACTERS = 100_000  # of an expanded pattern, which takes some 100 bytes for each
 _TOKEN = regex.compile(
     r"""
     \\.  # an escape
@@ -34,17 +34,17 @@ _TOKEN = regex.compile(
     regex.VERBOSE | regex.DOTALL,
 )
 _LONGEST_SEARCH_S = 5.0
-_LONGEST_PAUSE_S = 0.02  # for which a search may hold up the calls that are under way
+_LONGEST_PAUSE_S = 0.02  # a longer search moves to a thread, not to hold up other calls
 
 
 @dataclass(frozen=True, slots=True)
 class Regex(GraderOptions):
-    """A regular expression, in Python's syntax, is found anywhere in the answer.
+    """A regular expression, in Python's syntax, matches anywhere in the answer.
 
     Args:
-        pattern: the expression; `^` and `$` tie it to the ends of the answer.
-        flags: any of `i` (ignore case), `m` (`^` and `$` at every line), `s` (`.` is also a line
-            break).
+        pattern: the expression; `^` and `$` match the start and end of the answer.
+        flags: any of `i` (ignore case), `m` (`^` and `$` match at every line), `s` (`.` matches
+            line breaks).
     """
 
     short: ClassVar[str] = "pattern"
@@ -80,10 +80,10 @@ class Regex(GraderOptions):
         return (match[0],)
 
     def search(self, text: str, timeout_s: float = _LONGEST_SEARCH_S) -> _Match | None:
-        """Search a text, for a bounded time: some patterns backtrack for ever.
+        """Search a text with a time limit, because some patterns backtrack for ever.
 
         Raises:
-            GradingError: it took too long.
+            GradingError: the search took too long.
         """
         try:
             return _search(self.pattern, self.flags, text, timeout_s)
@@ -91,7 +91,7 @@ class Regex(GraderOptions):
             raise GradingError(
                 f"the expression {quote(self.pattern)} was still matching after"
                 f" {timeout_s:g} s; give it one way to match (`a+` in place of `(a+)+`),"
-                " or let it look at less"
+                " or let it search less text"
             ) from None
 
     def _judge_at_length(self, output: str) -> Finding:
@@ -106,12 +106,13 @@ class Regex(GraderOptions):
 
 def _search(pattern: str, flags: str, text: str, timeout_s: float) -> _Match | None:
     expression = _compile(pattern, flags)
+    # `concurrent` releases the GIL during a search.
     return expression.search(text, timeout=timeout_s, concurrent=True)
 
 
 def _length(pattern: str) -> int:
-    """Return the length of a pattern with every repetition written out as often as it must occur,
-    as the package `regex` does: `(ab){3}` has 6 characters.
+    """Return the length of a pattern with repetitions expanded to their minimum, as the package
+    `regex` does: `(ab){3}` has 6 characters.
     """
     groups = [0]  # the lengths so far of the open groups, outermost first
     last = 0

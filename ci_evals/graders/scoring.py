@@ -1,4 +1,4 @@
-"""From expectations and an answer to grades, and from these to what a run comes to."""
+"""Grades answers; derives a run's score and status."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any, Final
 from ci_evals.errors import GradingError, StorageError
 from ci_evals.format import abridge, exact_mean, one_line, quote
 from ci_evals.graders.base import (
-    MOST_OF_A_STACK,
+    MAX_STACK_CHARACTERS,
     REASON_CHARACTERS,
     Composite,
     GraderOptions,
@@ -30,18 +30,18 @@ from ci_evals.user_code.threads import call, ends_work
 from ci_evals.workers import WorkerEndedError, WorkerStartError, WorkerTimeoutError
 
 LONG_ANSWER: Final = 100_000
-"""Characters; any grader judges a longer answer in a thread, so that calls go on meanwhile."""
+"""Characters. Longer answers are graded in a thread, so that other calls are not held up."""
 
 JudgeBy = Callable[[Grader, Answer], Awaitable[Finding]]
 
 
 async def judge(grader: Grader, answer: Answer) -> Finding:
-    """Judge an answer by a grader that asks no model, on this machine.
+    """Judge an answer with a grader that uses no model, on this machine.
 
     An exception is a failed check.
 
     Raises:
-        GradingError: no verdict could be had, through no fault of the answer.
+        GradingError: there is no verdict, for a reason other than the answer.
     """
     try:
         workers = current_workers()
@@ -51,11 +51,11 @@ async def judge(grader: Grader, answer: Answer) -> Finding:
                 return await _judge_elsewhere(workers, grader, answer, limit_s)
         if getattr(grader, "may_take_long", False) or len(answer.response.output) > LONG_ANSWER:
             return await judge_here(grader, answer)
-        found = grader.grade(answer)
-        if isinstance(found, Finding):
-            return found
-        return await found
-    except BaseException as raised:  # noqa: BLE001  it may be the team's own code, and raise SystemExit too
+        finding = grader.grade(answer)
+        if isinstance(finding, Finding):
+            return finding
+        return await finding
+    except BaseException as raised:  # noqa: BLE001  the team's own code may even raise SystemExit
         return _failed_check(raised, answer)
 
 
@@ -63,8 +63,9 @@ def _failed_check(raised: BaseException, answer: Answer) -> Finding:
     """Return the finding of a check that raised an exception.
 
     Raises:
-        GradingError: the exception says nothing about the answer.
-        BaseException: it is not the check's: a cancellation, an interrupt, a disk that is full.
+        GradingError: the exception is not about the answer.
+        BaseException: the exception is not the check's, such as a cancellation, an interrupt or a
+            full disk.
     """
     if isinstance(raised, StorageError | GradingError) or ends_work(raised):
         raise raised
@@ -72,7 +73,7 @@ def _failed_check(raised: BaseException, answer: Answer) -> Finding:
     output = answer.output
     if isinstance(raised, AttributeError) and raised.obj is output and not isinstance(output, str):
         text = f"{text}: the transform makes `output` a {type(output).__name__}, not text"
-    detail = abridge(describe_stack(raised), MOST_OF_A_STACK)
+    detail = abridge(describe_stack(raised), MAX_STACK_CHARACTERS)
     if is_setup_error(raised):
         raise GradingError(f"it raised {text}", detail=detail) from raised
     return inconclusive(f"raised {text}", got=quote(output), detail=detail)
@@ -84,16 +85,16 @@ async def _judge_elsewhere(
     """Judge an answer in a worker process, which is ended if it takes too long.
 
     Raises:
-        GradingError: it took too long, or there is no process.
+        GradingError: the grader took too long, or no process could be started.
     """
     sent = sendable(answer)
     finding: Finding
     try:
-        if grader.portable:  # the team's own code, whose calls may wait for something together
+        if grader.portable:  # the team's own code, which may mostly wait: calls share a process
             finding = await workers.call(judge_here, grader, sent, timeout_s=limit_s)
         else:
             finding = await workers.call_alone(judge_here, grader, sent, timeout_s=limit_s)
-    except UnsendableError:  # it has what only this process knows
+    except UnsendableError:  # an object that exists only in this process
         return await judge_here(grader, answer)
     except WorkerTimeoutError:
         if grader.portable:
@@ -112,11 +113,11 @@ async def judge_here(grader: Grader, answer: Answer) -> Finding:
     """Judge an answer in this process, in a thread unless the grader is async.
 
     Raises:
-        GradingError: no verdict could be had, through no fault of the answer.
+        GradingError: there is no verdict, for a reason other than the answer.
     """
     try:
         finding: Finding = await call(grader.grade, answer)
-    except BaseException as raised:  # noqa: BLE001  see `judge`; a stack is not sent to other processes
+    except BaseException as raised:  # noqa: BLE001  see `judge`; here, because a stack cannot be sent to another process
         return _failed_check(raised, answer)
     return finding
 
@@ -128,22 +129,22 @@ async def grade(
     known: Grade | None = None,
     judge_by: JudgeBy = judge,
 ) -> Grade:
-    """Judge an answer by one expectation, and by those that it is made of.
+    """Grade an answer by one expectation and its parts.
 
-    A negated expectation turns verdict and score round and keeps the reason, which says what was
-    found: a failed `not_contains` has the reason of a passed `contains`. It fails if the grader, or
-    one of those that it is made of, could not look at the answer.
+    A negated expectation inverts verdict and score and keeps the reason: a failed `not_contains`
+    has the reason of a passed `contains`. It fails if the grader, or one of its parts, could not
+    check the answer.
 
     Args:
-        expectation: what is expected.
+        expectation: the expectation.
         answer: the answer.
-        models: the models that graders may ask.
-        known: an earlier grade of the same answer by the same expectation; grades of models are
-            taken from it.
-        judge_by: applies a grader that asks no model.
+        models: the models that graders may use.
+        known: an earlier grade of the same answer by the same expectation; grades by models are
+            reused.
+        judge_by: applies a grader that uses no model.
 
     Raises:
-        GradingError: no verdict could be had, through no fault of the answer.
+        GradingError: there is no verdict, for a reason other than the answer.
     """
     judged, _ = await _grade(expectation, answer, models, known, judge_by)
     return judged
@@ -181,10 +182,11 @@ async def _grade(
                     judge_passed = finding.passed
             else:
                 finding = await judge_by(grader, seen)
-        except BaseException as raised:  # noqa: BLE001  it may be of another package
+        except BaseException as raised:  # noqa: BLE001  the grader may be another package's
             finding = _failed_check(raised, seen)
     passed, score, reason, got = finding.passed, finding.score, finding.reason, finding.got
     conclusive = conclusive and finding.conclusive
+    # A check that could not be made fails under `not_`, too: otherwise a crash would pass.
     if expectation.negated and conclusive:
         passed, score = not passed, 1 - score
         if passed:
@@ -219,7 +221,7 @@ async def _grade_parts(
     known: Grade | None,
     judge_by: JudgeBy,
 ) -> tuple[tuple[Grade, ...], bool]:
-    """Return the grades of the parts, and True if all that have a weight are conclusive."""
+    """Return the grades of the parts, and True if all parts with a weight are conclusive."""
     parts: list[Grade] = []
     conclusive = True
     for number, expectation in enumerate(grader.of):
@@ -234,8 +236,8 @@ async def _grade_parts(
 
 
 async def _look(expectation: Expectation, answer: Answer) -> Answer | Finding:
-    """Return what a grader sees of an answer: the answer to its turn, transformed. If there is
-    nothing to see, return the finding that says so.
+    """Return the answer that a grader sees: the answer to its turn, transformed. If there is none,
+    return a finding with the reason.
     """
     if (number := expectation.turn) is not None:
         if len(answer.response.turns) < number:
@@ -256,16 +258,16 @@ async def _look(expectation: Expectation, answer: Answer) -> Answer | Finding:
 async def _transform_elsewhere(
     workers: PythonWorkers, transform: str, answer: Answer
 ) -> Answer | Finding:
-    """Transform an answer by a function in the worker process of the team's own code.
+    """Transform an answer with a function in the worker process of the team's own code.
 
     Raises:
-        GradingError: it took too long, or there is no process.
+        GradingError: the function took too long, or no process could be started.
     """
     timeout_s = answer.request.timeout_s
     seen: Answer | Finding
     try:
         seen = await workers.call(transform_here, transform, sendable(answer), timeout_s=timeout_s)
-    except UnsendableError:  # it takes or makes what only this process knows
+    except UnsendableError:  # an argument or result exists only in one process
         return await transform_here(transform, answer)
     except WorkerTimeoutError:
         text = f"the transform {transform} took more than {timeout_s:g} s"
@@ -281,9 +283,7 @@ async def _transform_elsewhere(
 
 
 async def transform_here(source: str, answer: Answer) -> Answer | Finding:
-    """Return an answer as a transform makes it, in this process; or the finding that says why there
-    is nothing to see.
-    """
+    """Transform an answer in this process; without a result, return a finding with the reason."""
     from ci_evals.graders.transform import transform_answer
 
     transform = one_line(source, 80)
@@ -295,13 +295,13 @@ async def transform_here(source: str, answer: Answer) -> Answer | Finding:
         finding = thrown_by(error, answer)
     except WorkerEndedError as error:
         finding = ended_by(error, answer)
-    except BaseException as raised:  # noqa: BLE001  it may be the team's own code, and raise SystemExit too
+    except BaseException as raised:  # noqa: BLE001  the team's own code may even raise SystemExit
         finding = _failed_check(raised, answer)
     return replace(finding, reason=f"transform {transform}: {finding.reason}")
 
 
 def score_of(grades: Sequence[Grade]) -> float:
-    """Return the mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
+    """Return the weighted mean score: 1 without grades, the plain mean if all weights are 0."""
     if not grades:
         return 1.0
     if len(grades) == 1:
@@ -314,8 +314,8 @@ def score_of(grades: Sequence[Grade]) -> float:
 
 
 def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
-    """Return True if the score reaches the threshold; without one, if all graders that have a
-    weight passed.
+    """Return True if the score reaches the threshold; without one, if all graders with a weight
+    passed.
     """
     if threshold is not None:
         return reaches(score_of(grades), threshold)
@@ -324,9 +324,7 @@ def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
 
 
 def may_grade_slowly(expectations: Iterable[Expectation]) -> bool:
-    """Return True if grading by some expectations may take long: a model is asked, or the team's
-    own code runs.
-    """
+    """Return True if grading may take long: a model is called, or the team's own code runs."""
     for expectation in nested(expectations):
         grader = expectation.grader
         transform = expectation.transform
@@ -338,14 +336,14 @@ def may_grade_slowly(expectations: Iterable[Expectation]) -> bool:
 
 
 def leaves(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
-    """Yield the expectations that judge an answer themselves, at whatever depth."""
+    """Yield the expectations at any depth that have no parts themselves."""
     for each in nested(expectations):
         if not isinstance(each.grader, Composite):
             yield each
 
 
 def nested(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
-    """Yield expectations, each before those that it is made of."""
+    """Yield expectations at any depth, each before its parts."""
     for each in expectations:
         yield each
         if isinstance(each.grader, Composite):
@@ -353,7 +351,7 @@ def nested(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
 
 
 def with_transform(expectation: Expectation, transform: str) -> Expectation:
-    """Return the expectation with a transform for all of it that reads text and has none yet."""
+    """Set the transform of an expectation and its parts, if they read text and have none."""
     grader = expectation.grader
     if expectation.transform is not None:
         return expectation
@@ -366,25 +364,25 @@ def with_transform(expectation: Expectation, transform: str) -> Expectation:
 
 
 def model_graders(expectations: Iterable[Expectation]) -> Iterator[ModelGrader]:
-    """Yield the graders that ask a model, at whatever depth."""
+    """Yield the graders at any depth that use a model."""
     for each in nested(expectations):
         if isinstance(each.grader, ModelGrader):
             yield each.grader
 
 
 def identity(expectation: Expectation) -> list[Any]:
-    """Return what decides what an expectation finds: not its name, nor options such as
+    """Return everything that affects an expectation's findings: not its title, nor options such as
     time-outs.
     """
-    decides = [expectation.name, expectation.weight, _identity_of(expectation.grader)]
+    parts = [expectation.name, expectation.weight, _identity_of(expectation.grader)]
     view: dict[str, Any] = {}
     if expectation.turn is not None:
         view["turn"] = expectation.turn
     if expectation.transform is not None:
         view["transform"] = expectation.transform
     if view:
-        decides.append(view)
-    return decides
+        parts.append(view)
+    return parts
 
 
 def _identity_of(grader: Grader) -> Any:
@@ -396,7 +394,7 @@ def _identity_of(grader: Grader) -> Any:
 
 
 def grader_name(expectation: Expectation) -> str:
-    """Name the grader as the suite has it, with the function that it calls: `python
+    """Return the name of a grader as the suite has it, with its function: `python
     graders:is_polite`.
     """
     if expectation.title:

@@ -1,4 +1,4 @@
-"""`similar`: the answer is much like a text, character by character."""
+"""`similar`: the answer is similar to a text, character by character."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from ci_evals.model.fields import Bool, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 
-_LONG_TEXT = 10_000  # characters; what two texts take grows with the product of their lengths
+_LONG_TEXT = 10_000  # characters; the time grows with the product of the two lengths
 
 
 @dataclass(frozen=True, slots=True)

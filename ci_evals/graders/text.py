@@ -1,4 +1,4 @@
-"""Graders of the answer's text: `contains`, `starts_with`, `max_length` and their kin."""
+"""Graders of the answer's text: `contains`, `starts_with`, `max_length` and others."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LONGEST_ENDING = 200
 
 @dataclass(frozen=True, slots=True)
 class Contains(GraderOptions):
-    """The answer has `value` somewhere in it.
+    """The answer contains `value`.
 
     Args:
         value: the text to look for.
@@ -29,10 +29,10 @@ class Contains(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
         if self.ignore_case:
-            found = self.value.casefold() in output.casefold()
+            is_contained = self.value.casefold() in output.casefold()
         else:
-            found = self.value in output
-        if not found:
+            is_contained = self.value in output
+        if not is_contained:
             return failed(f"does not contain {quote(self.value)}", got=quote(output))
         return passed(f"contains {quote(self.value)}")
 
@@ -42,7 +42,7 @@ class Contains(GraderOptions):
 
 @dataclass(frozen=True, slots=True)
 class IContains(GraderOptions):
-    """The answer has `value` somewhere in it, in upper or lower case."""
+    """The answer contains `value`, in upper or lower case."""
 
     value: NonEmpty
 
@@ -77,7 +77,7 @@ class Texts(GraderOptions):
 
 @dataclass(frozen=True, slots=True)
 class ContainsAll(Texts):
-    """The answer has each of the texts in it; the score is the share of them that it has."""
+    """The answer contains every text; the score is the share of texts that it contains."""
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
@@ -90,7 +90,7 @@ class ContainsAll(Texts):
 
 @dataclass(frozen=True, slots=True)
 class ContainsAny(Texts):
-    """The answer has at least one of the texts in it."""
+    """The answer contains at least one of the texts."""
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
@@ -124,11 +124,11 @@ class Affix(GraderOptions):
     trim: Bool = False
 
     def find_in(self, output: str) -> Iterable[str]:
-        """Return the value, unless the answer has it in several places: only one counts."""
-        found = find_texts((self.value,), output, ignore_case=self.ignore_case)
-        if output.count(self.value) > 1 or len(found) > 1:
+        """Return the value, unless it is in several places: only the one at the end counts."""
+        texts = find_texts((self.value,), output, ignore_case=self.ignore_case)
+        if output.count(self.value) > 1 or len(texts) > 1:
             return ()
-        return found
+        return texts
 
     def _texts(self, answer: Answer) -> tuple[str, str]:
         """Return the answer and the value in the form in which they are compared."""
@@ -218,7 +218,7 @@ class WordCount(GraderOptions):
 
 @dataclass(frozen=True, slots=True)
 class NotEmpty(AlwaysTrue):
-    """The answer has more than white space in it, or calls a tool. `value` is always true."""
+    """The answer contains more than white space, or calls a tool. `value` is always true."""
 
     instead = "leave it out, or write `max_length: 0` for an empty answer"
 

@@ -16,18 +16,18 @@ from ci_evals.model.response import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Matcher(Options):
-    """Conditions on a value; all that are given must hold.
+    """Conditions on a value, all of which must hold.
 
     Args:
-        equals: it is this, compared as JSON.
-        one_of: it is one of these.
-        contains: it is text with this in it, or a list with this item.
-        icontains: it is text with this in it, in upper or lower case.
-        regex: it is text in which this expression is found.
-        approx: it is a number, at most `tolerance` away from this one.
-        tolerance: how far away from `approx` it may be.
-        min: it is a number and at least this.
-        max: it is a number and at most this.
+        equals: the value equals this, compared as JSON.
+        one_of: the value equals one of these.
+        contains: the value is text that contains this, or a list with this item.
+        icontains: the value is text that contains this, in upper or lower case.
+        regex: the value is text in which this expression matches.
+        approx: the value is a number, at most `tolerance` away from this one.
+        tolerance: the allowed distance from `approx`.
+        min: the value is a number of at least this.
+        max: the value is a number of at most this.
     """
 
     equals: Any = UNSET
@@ -41,7 +41,7 @@ class Matcher(Options):
     max: Float | None = None
 
     def problems(self) -> list[str]:
-        """List what can be seen to be wrong before any call."""
+        """Return problems that are visible before any call."""
         if self == Matcher(tolerance=self.tolerance):
             return ["no condition is given: `equals`, `contains`, `regex`, `approx`, …"]
         if self.regex is not None:
@@ -51,7 +51,7 @@ class Matcher(Options):
         return []
 
     def mistake(self, value: Any) -> str | None:
-        """Say why a value is not like this, `is less than 10`; None if it is."""
+        """Return the first condition that a value misses, `is less than 10`; None if all hold."""
         if self.equals is not UNSET and first_difference(self.equals, value):
             return f"is not {quote(self.equals)}"
         if self.one_of is not None and not self._is_one_of(value):
@@ -110,11 +110,10 @@ class ToolArguments(GraderOptions):
 
     Args:
         tool: the tool.
-        arguments: what it must be given, compared as JSON.
+        arguments: the expected arguments, compared as JSON.
         match: `exact`: no other arguments; `subset`: others are allowed.
         schema: JSON Schema that the arguments must fit.
-        where: for single arguments by name (`passenger.name` for an inner one) what they must be
-            like.
+        where: conditions on single arguments by name (`passenger.name` for a nested one).
         calls: which of the tool's calls must be right: `every`, `any`, the `first` or the `last`.
     """
 
@@ -129,14 +128,14 @@ class ToolArguments(GraderOptions):
     calls: Literal["every", "any", "first", "last"] = "every"
 
     def problems(self) -> list[str]:
-        found: list[str] = []
+        problems: list[str] = []
         if self.schema is not None:
             from ci_evals.graders.json_schema import JsonSchema
 
-            found += JsonSchema(self.schema).problems()
+            problems += JsonSchema(self.schema).problems()
         for name, matcher in self.where.items():
-            found += [f"where.{one_line(name)}: {text}" for text in matcher.problems()]
-        return found
+            problems += [f"where.{one_line(name)}: {text}" for text in matcher.problems()]
+        return problems
 
     def grade(self, answer: Answer) -> Finding:
         made = answer.response.calls_made
@@ -171,7 +170,7 @@ class ToolArguments(GraderOptions):
         return failed(wrong[0].reason, score, got=got)
 
     def _mistakes(self, call: ToolCall) -> Iterator[tuple[str, str | None]]:
-        """Find what is wrong with a call: what was expected, and what there is instead."""
+        """Yield the mistakes of a call: what was expected, and what it has instead."""
         expected = ExpectedCall(self.tool, self.arguments)
         for each in expected.differences(call, ignore_extra_args=self.match == "subset"):
             yield each.reason, each.got
@@ -192,7 +191,7 @@ class ToolArguments(GraderOptions):
 
 
 def _argument(call: ToolCall, name: str) -> Any:
-    """Return the argument of this name, else the inner one to which its dotted parts lead."""
+    """Return the argument with this name, else the nested one at its dotted path."""
     value: Any = call.arguments
     if isinstance(value, Mapping) and name in value:
         return value[name]

@@ -1,4 +1,4 @@
-"""`tool_call`: the answer calls the tools that are expected."""
+"""`tool_call`: the answer calls the expected tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,14 +27,13 @@ _MAX_SHOWN = 3  # differing arguments that a reason lists
 class ToolCallMatch(GraderOptions):
     """The answer calls a tool, or several.
 
-    The score is the share of calls that are as expected, where several are. Under `not_`, more
-    arguments or more calls than expected are no excuse: the call must not be there at all.
+    If several calls are expected, the score is the share of them that were made. Under `not_`, the
+    call must not be there at all, even with further arguments or among further calls.
 
     Args:
         tool: the tool, if one call is expected.
-        arguments: the arguments of that call, compared as JSON; left out, any will do.
-        calls: all the calls that are expected, instead of `tool`; an empty list means that none may
-            be made.
+        arguments: the arguments of that call, compared as JSON; any when left out.
+        calls: all expected calls, instead of `tool`; an empty list allows none.
         ignore_extra_args: a call may have more arguments than expected.
         ignore_extra_calls: the answer may have more calls than expected.
         match_order: the calls must come in the order of `calls`.
@@ -52,7 +51,7 @@ class ToolCallMatch(GraderOptions):
 
     def problems(self) -> list[str]:
         if self.tool is None and self.calls is None and self.name is not None:
-            return [f"`name` is what reports call it: write `tool: {one_line(self.name)}`"]
+            return [f"`name` is the name in reports: write `tool: {one_line(self.name)}`"]
         if (self.tool is None) == (self.calls is None):
             return ["give either `tool`, for one call, or `calls`, a list of them"]
         if self.tool is None and self.arguments is not None:
@@ -62,7 +61,7 @@ class ToolCallMatch(GraderOptions):
         return []
 
     def for_negation(self) -> Self:
-        """Ignore extras under `not_`: they must not make a forbidden call look absent."""
+        """Ignore extra arguments and calls, which must not make a forbidden call look absent."""
         return replace(self, ignore_extra_args=True, ignore_extra_calls=not self._expects_none)
 
     @property
@@ -73,7 +72,7 @@ class ToolCallMatch(GraderOptions):
         expected = self.calls
         if expected is None:
             expected = [ExpectedCall(self.tool or "", self.arguments)]
-        # What the answer asks for; where it lists nothing, what was called on the way to it.
+        # The calls in the answer itself; without any, the calls that were made on the way to it.
         actual = answer.response.tool_calls or answer.response.calls_made
         fitting = find_fitting(expected, actual, ignore_extra_args=self.ignore_extra_args)
         in_any_order = pair_in_any_order(fitting)
@@ -107,11 +106,11 @@ class ToolCallMatch(GraderOptions):
     def _explain_missing(
         self, expected: ExpectedCall, extra: Sequence[ToolCall], answer: Answer
     ) -> tuple[str, str | None]:
-        """Return the reason, and what there is instead.
+        """Return the reason for a missing call, and what was called instead.
 
         Args:
-            expected: the call that was not made.
-            extra: the calls that were not expected.
+            expected: the missing call.
+            extra: the unexpected calls.
             answer: the answer.
         """
         actual = answer.response.tool_calls or answer.response.calls_made
@@ -123,9 +122,9 @@ class ToolCallMatch(GraderOptions):
             return f"did not call {describe_call(expected)}", names_of(actual)
         differences: list[Mismatch] = []
         for call in namesakes:
-            found = list(expected.differences(call, ignore_extra_args=self.ignore_extra_args))
-            if not differences or len(found) < len(differences):
-                closest, differences = call, found
+            of_call = list(expected.differences(call, ignore_extra_args=self.ignore_extra_args))
+            if not differences or len(of_call) < len(differences):
+                closest, differences = call, of_call
         shown = "; ".join(each.reason for each in differences[:_MAX_SHOWN])
         reason = f"called {one_line(expected.name)} with other arguments: {shown}"
         got: str | None = quote(closest.arguments)

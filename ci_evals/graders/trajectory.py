@@ -1,4 +1,4 @@
-"""Graders of the way to an answer: `trajectory`, and limits on tool calls and steps."""
+"""Graders of an agent's steps: `trajectory`, and limits on tool calls and steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -92,12 +92,12 @@ class Trajectory(GraderOptions):
 
 
 _Difference = tuple[str, str | None]
-"""What was expected, and what was called instead."""
+"""A text on what was expected, and on what was called instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Alignment:
-    """The expected and the actual calls, and the pairs of them that match."""
+    """The expected and the actual calls, and the matching pairs."""
 
     expected: Sequence[ExpectedCall]
     actual: Sequence[ToolCall]
@@ -105,7 +105,7 @@ class _Alignment:
     ignore_extra_args: bool
 
     def divergence(self) -> _Difference | None:
-        """Describe the first place where one trajectory is not the other."""
+        """Describe the first place where the trajectories differ."""
         expected, actual = self.expected, self.actual
         for at, (want, call) in enumerate(zip(expected, actual, strict=False)):
             if at not in self.pairs:
@@ -155,7 +155,7 @@ class _Alignment:
         return [at for at in range(len(self.actual)) if at not in paired]
 
     def _difference(self, at: int, want: ExpectedCall) -> _Difference | None:
-        """Describe how an actual call differs from the expected one of the same tool."""
+        """Describe the difference between an actual and an expected call of the same tool."""
         name = one_line(want.name, 80)
         call = self.actual[at]
         for difference in want.differences(call, ignore_extra_args=self.ignore_extra_args):
@@ -164,7 +164,7 @@ class _Alignment:
         return None
 
     def _in_full(self, reason: str, instead: str | None = None) -> _Difference:
-        """Complete a difference by both trajectories."""
+        """Add both trajectories to a difference."""
         got = _path(self.actual)
         if instead is not None:
             got = f"{instead} in {got}"
@@ -240,7 +240,7 @@ class MaxSteps(GraderOptions):
 
 @dataclass(frozen=True, slots=True)
 class MaxModelRequests(GraderOptions):
-    """A model was asked at most `value` times."""
+    """Models were called at most `value` times."""
 
     reads_text: ClassVar[bool] = False
     needs = "steps"

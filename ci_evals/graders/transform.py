@@ -1,4 +1,4 @@
-"""`transform`: what a grader sees instead of the answer's own text."""
+"""`transform`: converts an answer into the text or data that a grader sees."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ _NAMES = ("output", "input", "vars", "metadata")
 
 
 def transform_problem(source: str, folder: Path) -> str | None:
-    """Say what can be seen to be wrong with a transform before any call; None if nothing is."""
+    """Return the problem of a transform that is visible before any call; None without one."""
     if source.startswith("$"):
         problems = path_problems(source)
         if not problems:
@@ -56,10 +56,10 @@ def transform_problem(source: str, folder: Path) -> str | None:
 
 
 def prepare_transform(source: str) -> None:
-    """Import the function that a transform names, if it names one.
+    """Import the function of a transform, if it has one.
 
     Raises:
-        ConfigError: it cannot be imported.
+        ConfigError: the function cannot be imported.
     """
     file = split_file(source)
     if file is not None:
@@ -69,12 +69,12 @@ def prepare_transform(source: str) -> None:
 
 
 async def transform_answer(source: str, answer: Answer) -> Answer:
-    """Return the answer as a grader sees it.
+    """Return the transformed answer.
 
     Raises:
-        NothingThereError: there is nothing in the answer for the grader to see.
-        GradingError: the function took too long, or there is no process for it.
-        BaseException: whatever the function raises, or how it ended its process.
+        NothingThereError: the answer has nothing for the transform to return.
+        GradingError: the function took too long, or its process could not be started.
+        BaseException: the function raised it, or ended its process.
     """
     if source.startswith("$"):
         value = _find(source, answer.output)
@@ -91,18 +91,18 @@ async def transform_answer(source: str, answer: Answer) -> Answer:
 
 
 def _find(path: str, output: Any) -> Any:
-    """Return what is at a JSONPath: a list if it may lead to several values."""
+    """Return the value at a JSONPath; a list if the path may have several values."""
     try:
         data = _read(output)
     except ValueError as error:
         reason = f"the answer is not JSON: {one_line(str(error))}"
         raise NothingThereError(reason, output) from error
-    found = find_all(path, data)
-    if not found:
+    values = find_all(path, data)
+    if not values:
         raise NothingThereError("nothing is there", data)
     if is_singular(path):
-        return found[0]
-    return found
+        return values[0]
+    return values
 
 
 def _read(output: Any) -> Any:
@@ -156,7 +156,7 @@ def _evaluate(expression: str, answer: Answer) -> Any:
         value = _compile(expression)(values)
         if isinstance(value, Undefined):
             str(value)  # raises an UndefinedError that names what is undefined
-    except Exception as error:  # an expression can raise anything about an unexpected answer
+    except Exception as error:  # an expression can raise anything for an unexpected answer
         raise NothingThereError(one_line(str(error)), answer.output) from error
     if value is None:
         raise NothingThereError("it is none", answer.output)

@@ -41,7 +41,7 @@ def ending(output):
         os._exit(3)
     return True
 """
-IMPATIENT = {"ci_evals.graders.base.LONGEST_JUDGING_S": 1.5}
+IMPATIENT = {"ci_evals.graders.base.MAX_JUDGING_S": 1.5}
 ALMOST = f"{'a' * 100}!"
 
 
@@ -65,7 +65,7 @@ async def test_it_is_errored_after_the_time_of_its_run_and_the_others_are_graded
         "good-1": "passed",
         "good-2": "passed",
     }
-    assert f"grader python own:{function} could not judge: no judgement within 0.2 s" in ended.out
+    assert f"grader python own:{function} could not judge: no verdict within 0.2 s" in ended.out
 
 
 async def test_a_recorded_answer_is_judged_no_longer_than_another(tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ async def test_a_recorded_answer_is_judged_no_longer_than_another(tmp_path: Path
     await ci_evals(tmp_path, "run", "--out", "first")
     suite(tmp_path, {"python": {"target": "own:sync", "timeout_s": 0.1}}, timeout_s=60)
     ended = await ci_evals(tmp_path, "run", "--out", "out", "--replay", "first", "--replay-only")
-    assert "no judgement within 0.1 s" in ended.out
+    assert "no verdict within 0.1 s" in ended.out
     suite(tmp_path, {"python": "own:sync"}, timeout_s=0.2)
     ended = await ci_evals(tmp_path, "run", "--out", "out", "--replay", "first", "--replay-only")
-    assert "no judgement within 0.2 s" in ended.out
+    assert "no verdict within 0.2 s" in ended.out
 
 
 PATTERN = {"type": "string", "pattern": "^(a+)+$"}
@@ -143,9 +143,9 @@ async def test_unique_items_are_found_among_thousands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("grader", "reason"),
     [
-        ("own:endless", "no judgement within 1 s"),
-        ("own:blocking", "no judgement within 1 s"),
-        ("re.search('^(a+)+$', output) is None", "no judgement within 1 s"),
+        ("own:endless", "no verdict within 1 s"),
+        ("own:blocking", "no verdict within 1 s"),
+        ("re.search('^(a+)+$', output) is None", "no verdict within 1 s"),
     ],
 )
 async def test_code_of_the_suite_that_is_stuck_costs_nothing_but_its_own_run(
@@ -254,7 +254,7 @@ async def test_a_worker_that_does_not_start_is_no_verdict(tmp_path: Path) -> Non
 async def test_a_grader_that_is_stuck_ends_with_the_run(tmp_path: Path) -> None:
     expect = [{"json_schema": {"schema": PATTERN}}]
     write_suite(tmp_path, [{"id": "hanging", "input": json.dumps(ALMOST), "expect": expect}])
-    patient = {"ci_evals.graders.base.LONGEST_JUDGING_S": 600}
+    patient = {"ci_evals.graders.base.MAX_JUDGING_S": 600}
     process = await start(tmp_path, "run", "--out", "out", constants=patient)
     await until(lambda: len(workers_in(tmp_path)) == 1)
     (worker,) = workers_in(tmp_path)

@@ -147,8 +147,8 @@ async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path) -> None:
         (
             "outptu == 1",
             (
-                "'outptu' is not defined:"
-                " there are output, answer, vars, input, context, json, math, re"
+                "'outptu' is not defined;"
+                " known: output, answer, vars, input, context, json, math, re"
             ),
         ),
         ("return [x for x in numbers]", "'numbers' is not defined"),

@@ -336,7 +336,7 @@ async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(
         tmp_path, judge("true"), slow, *[judge("await null;\nreturn output.length > 3")] * 8
     )
     assert [result["status"] for result in found] == ["passed", "errored", *["passed"] * 8]
-    assert "no judgement within 0.3 s" in found[1]["error"]["message"]
+    assert "no verdict within 0.3 s" in found[1]["error"]["message"]
     assert processes_in(tmp_path, "javascript_worker") == []
 
 
@@ -346,7 +346,7 @@ async def test_patterns_that_backtrack_cost_no_other_run_its_answer(tmp_path: Pa
     cases[::10] = [judge(code, f"{'a' * 40}!")] * 2
     found = await run(tmp_path, *cases, max_concurrency=8)
     assert [result["status"] for result in found] == (["errored", *["passed"] * 9] * 2)
-    assert "no judgement within 1 s" in found[0]["error"]["message"]
+    assert "no verdict within 1 s" in found[0]["error"]["message"]
 
 
 async def test_code_in_a_grader_has_a_sandbox(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ async def test_code_in_a_grader_has_a_sandbox(tmp_path: Path) -> None:
     ]
     found = await run(folder, *map(judge, allowed), *map(judge, refused))
     assert [each["status"] for each in found] == [*["passed"] * 3, *["errored"] * 3]
-    hint = "the sandbox forbids it; `sandbox: false` gives the code all that the job may do"
+    hint = "the sandbox forbids it; `sandbox: false` gives the code all rights of the job"
     assert {hint in each["error"]["message"] for each in found[3:]} == {True}
     assert not (folder / "made").exists()
     free: list[dict[str, Any]] = [

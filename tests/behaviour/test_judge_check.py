@@ -139,4 +139,4 @@ def test_a_judge_of_what_was_retrieved_reads_it_in_the_label(tmp_path: Path) -> 
     assert done.code == 3, done.err
     found = json.loads(done.out)
     assert (found["confusion"], found["unanswered"]) == ([[1, 0], [0, 0]], 1)
-    assert "does not say what was retrieved" in done.err
+    assert "has no retrieved context" in done.err

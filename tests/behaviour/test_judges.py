@@ -301,6 +301,4 @@ async def test_a_python_agent_that_forgets_its_context_is_errored_and_not_failed
     report = await evaluate(path)
     assert (report.errored, report.failed) == (1, 0)
     assert report.runs[0].error is not None
-    assert (
-        "does not say what was retrieved for it: return `context`" in report.runs[0].error.message
-    )
+    assert "has no retrieved context: return `context`" in report.runs[0].error.message

@@ -68,7 +68,7 @@ def test_scores_are_read_per_label(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"labels": ["b", "c"]}, "is none of `labels`"),
+        ({"labels": ["b", "c"]}, "is not one of `labels`"),
         ({"path": "$[", "pattern": None}, "bad JSONPath"),
         ({"path": "$", "pattern": "a"}, "either"),
         ({"pattern": "("}, "bad regular expression"),

@@ -280,7 +280,7 @@ async def test_a_function_that_hangs_is_left_when_its_time_is_up(
 ) -> None:
     for grader in (graded(timeout_s=0.01)(judge), graded(timeout_s=0.01, retries=1)(judge)):
         with pytest.raises(
-            GradingError, match=r"no judgement within 0\.01 s; its own `timeout_s` may allow more"
+            GradingError, match=r"no verdict within 0\.01 s; raise the grader's `timeout_s`"
         ):
             await grader.grade(answer_of())
 
@@ -292,7 +292,7 @@ async def test_without_a_time_of_its_own_a_grader_has_that_of_the_run(
     answer = answer_of()
     hurried = replace(answer, request=replace(answer.request, timeout_s=0.2))
     for grader in (graded(judge), ObjectGrader(Hanging(judge))):
-        with pytest.raises(GradingError, match=r"no judgement within 0\.2 s"):
+        with pytest.raises(GradingError, match=r"no verdict within 0\.2 s"):
             await grader.grade(hurried)
 
 

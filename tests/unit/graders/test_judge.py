@@ -246,7 +246,7 @@ async def test_negation_turns_a_verdict_round(answer_of: AnswerOf) -> None:
     [
         ({"rubric": "factual"}, "needs `reference`"),
         ({"rubric": "context_recall"}, "needs `reference`"),
-        ({"rubric": "faithful", "scale": 5}, "takes neither `choices` nor a `scale`"),
+        ({"rubric": "faithful", "scale": 5}, "accepts neither `choices` nor a `scale`"),
         ({"rubric": "faithfull"}, "did you mean 'faithful'"),
         ({"rubric": "polite", "choices": {"a": 1, "b": 0}, "scale": 5}, "either"),
         ({"rubric": "polite", "choices": {"a": 1, "b": 0.9}}, "every verdict has the same outcome"),
@@ -406,9 +406,7 @@ async def test_where_nothing_was_retrieved_there_is_nothing_to_find_in_it(
 
 
 async def test_an_answer_that_tells_no_context_cannot_be_judged_by_it(answer_of: AnswerOf) -> None:
-    with pytest.raises(
-        GradingError, match="does not say what was retrieved for it: return `context`"
-    ) as caught:
+    with pytest.raises(GradingError, match="has no retrieved context: return `context`") as caught:
         await judged({"rubric": "faithful"}, answer_of("x"), listed())
     assert caught.value.kind == "grader"
 

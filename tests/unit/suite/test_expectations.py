@@ -196,11 +196,11 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[contains: ]", "expect[0].contains: expected text, got nothing"),
         (
             "[no_tool_errors: false]",
-            "expect[0].no_tool_errors: `false` says nothing: write `not_no_tool_errors: true`",
+            "expect[0].no_tool_errors: `false` is not a check: write `not_no_tool_errors: true`",
         ),
         (
             "[goal_reached: false]",
-            "expect[0].goal_reached: `false` says nothing: write `not_goal_reached: true`",
+            "expect[0].goal_reached: `false` is not a check: write `not_goal_reached: true`",
         ),
         (
             "[judge: {rubric: Is it kind?, choices: {a: 1}}]",
@@ -270,7 +270,7 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         (
             "[tool_call: {name: book}]",
-            "expect[0].tool_call: `name` is what reports call it: write `tool: book`",
+            "expect[0].tool_call: `name` is the name in reports: write `tool: book`",
         ),
         ("[word_count: {}]", "expect[0].word_count: give `max`, `min` or both"),
         (
