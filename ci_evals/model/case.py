@@ -33,13 +33,13 @@ Expectations = Annotated[Sequence[Any], GetPydanticSchema(lambda *_: core_schema
 class CaseOverrides(Options):
     """Provider settings for one case.
 
-    A model API is called with this `model` and with these `params` beside its own; the team's own
-    code finds both in its request. `recorded` is a file that answers instead of any provider.
+    A model API is called with this `model`, and with these `params` added to its own; the team's
+    own code gets both in its request. `recorded` is a file that answers instead of any provider.
     """
 
     model: Annotated[NonEmpty | None, Field(description="Instead of the provider's.")] = None
     params: Annotated[
-        Mapping[str, Any], Field(description="Beside the provider's own; they win.")
+        Mapping[str, Any], Field(description="Added to the provider's own; these win.")
     ] = field(default_factory=dict)
     timeout_s: Annotated[
         Seconds | None, Field(description="Seconds that a call of this case may take.")
@@ -54,7 +54,7 @@ NO_OVERRIDES = CaseOverrides()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task folder, whose instruction is the case's input. `digest` identifies all its files.
+    """A task folder; its instruction is the case's input, and `digest` identifies all its files.
 
     `repository` is the address or the absolute path of the repository that the agent works in.
     """
@@ -75,7 +75,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class RecordingFile:
-    """A file with recorded answers, and what identifies its content."""
+    """A file with recorded answers, and the digest of its content."""
 
     path: Path
     digest: str
@@ -83,22 +83,22 @@ class RecordingFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserTurn(Options):
-    """One turn of a conversation that a case leads."""
+    """One turn of a scripted conversation."""
 
-    user: Annotated[NonEmpty, Field(description="What the user says.")]
+    user: Annotated[NonEmpty, Field(description="The user's words.")]
     expect: Annotated[Expectations, Field(description="Expected of the answer to this turn.")] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedUser(Options):
-    """A user whom another provider plays, for at most `max_turns` turns.
+    """A user played by another provider, for at most `max_turns` turns.
 
-    `provider` is the name of one, or one of its own that answers no case; once checked, that
-    provider's options.
+    `provider` is the name of a provider, or the settings of one for the user alone; in a checked
+    suite, the provider's options.
     """
 
     provider: Annotated[
-        Any, Field(description="Who plays: the name of a provider, or one that answers no case.")
+        Any, Field(description="The name of the provider that plays the user, or its settings.")
     ]
     persona: Annotated[NonEmpty, Field(description="Who the user is, and how they talk.")]
     goal: Annotated[
@@ -109,12 +109,12 @@ class SimulatedUser(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine(Options):
-    """A case that is known not to work: it runs and is shown, and blocks nothing."""
+    """A case that is known to fail: it runs and is shown, but blocks nothing."""
 
     example: ClassVar[str] = "{reason: known since Monday, until: 2026-12-31}"
 
     reason: Annotated[
-        NonEmpty, Field(description="Why it is known not to work, or where the fix is tracked.")
+        NonEmpty, Field(description="Why it is known to fail, or where the fix is tracked.")
     ]
     until: Annotated[
         Day,
@@ -130,16 +130,16 @@ _AnyValue = Annotated[Any, GetPydanticSchema(lambda *_: core_schema.any_schema()
 
 @dataclass(frozen=True, slots=True)
 class Fixture(Options):
-    """An entry of `setup`: what is set up for runs, and torn down after them.
+    """An entry of `setup`, which prepares something for runs and removes it after them.
 
-    A function returns a mapping of vars, or yields it: what comes after `yield` is the teardown. A
-    command reads a JSON object on stdin and writes its vars as one to stdout.
+    A function returns a mapping of vars, or yields it: the code after `yield` is the teardown. A
+    command reads a JSON object from stdin and writes its vars as a JSON object to stdout.
     """
 
     example: ClassVar[str] = "{python: fixtures:shop, scope: case}"
 
     python: Annotated[
-        _AnyValue, Field(description="`module:function`; in Python, the function itself, too.")
+        _AnyValue, Field(description="`module:function`; in Python, also the function itself.")
     ] = None
     _: KW_ONLY
     command: Annotated[
@@ -153,12 +153,12 @@ class Fixture(Options):
         Field(description="Set up for each run, once for a case on each variant, or once."),
     ] = "run"
     timeout_s: Annotated[
-        Seconds, Field(description="Seconds that the setup may take, and as many the teardown.")
+        Seconds, Field(description="Seconds that the setup may take, and also the teardown.")
     ] = 60.0
 
 
 def _list_fixtures(value: Any) -> Any:
-    """Return what is written under `setup` as a list of fixtures, or of mappings that make one."""
+    """Return the value of `setup` as a list of fixtures or their mappings."""
     if value is None:
         return []
     if not isinstance(value, list | tuple):
@@ -174,7 +174,7 @@ def _list_fixtures(value: Any) -> Any:
 
 _Fixtures = Annotated[Sequence[Fixture], AfterValidator(tuple), BeforeValidator(_list_fixtures)]
 Setup = Annotated[Sequence[Fixture] | Any, GetPydanticSchema(lambda _, handler: handler(_Fixtures))]
-"""Fixtures: one or a list of them, each a function, its name or a mapping; a tuple once checked."""
+"""One fixture or a list: functions, their names or mappings; a tuple in a checked suite."""
 
 
 _SET_BY_LOADER = {"set_by_loader": True}  # not a key of the file
@@ -185,18 +185,18 @@ class Case(Options):
     """One input and what is expected of the answer.
 
     In Python, `expect` takes graders of `ci_evals.graders`, functions, objects with
-    `grade(answer)`, or mappings as in YAML; those of the suite come on top. Once a suite is
-    checked, every case has an `id`, `matrix` is part of `vars`, and `expect` has the `Expectation`s
-    of suite and case. The last four are found out, not written.
+    `grade(answer)`, or mappings as in YAML; the suite's own are added. In a checked suite, every
+    case has an `id`, `matrix` is part of `vars`, and `expect` has the `Expectation`s of suite and
+    case. The loader sets the last four fields.
     """
 
     id: Annotated[
-        str, MaxLen(200), Field(description="Unique; made of what is asked if left out.")
+        str, MaxLen(200), Field(description="Unique; made from the question if left out.")
     ] = ""
     description: str | None = None
     input: Annotated[
         Any,
-        Field(description="What is sent when the suite has no prompts: text or any JSON value."),
+        Field(description="Sent as it is if the suite has no prompts: text or any JSON value."),
     ] = None
     vars: Annotated[Mapping[str, Any], Field(description="Values for the prompts' templates.")] = (
         field(default_factory=dict)
@@ -207,10 +207,10 @@ class Case(Options):
     ] = field(default_factory=dict)
     messages: Annotated[Many[Message], Field(description="A conversation to continue.")] = ()
     turns: Annotated[
-        Many[UserTurn], Field(description="A conversation: what the user says, turn by turn.")
+        Many[UserTurn], Field(description="A conversation: the user's words, turn by turn.")
     ] = ()
     user: Annotated[
-        SimulatedUser | None, Field(description="A simulated user who talks to the provider.")
+        SimulatedUser | None, Field(description="A simulated user that talks to the provider.")
     ] = None
     expect: Annotated[
         Expectations, Field(description="What a good answer looks like: all of it must hold.")
@@ -226,26 +226,26 @@ class Case(Options):
         Many[NonEmpty], Field(description="The prompts that it runs with; default: all.")
     ] = ()
     runs: Annotated[
-        Positive | None, Field(description="Runs of this case; wins over the suite and --runs.")
+        Positive | None, Field(description="Runs of this case; overrides the suite and --runs.")
     ] = None
     min_pass_rate: Annotated[Share | None, Field(description="A bar for this case alone.")] = None
     critical: Annotated[
         Bool,
         Field(
             description="A regression of this case, or its missed bar, is red"
-            " whatever else the gate allows."
+            " regardless of the rest of the gate."
         ),
     ] = False
     quarantine: Annotated[
         Quarantine | None,
-        Field(description="It is known not to work: it runs and is shown, and blocks nothing."),
+        Field(description="It is known to fail: it runs and is shown, but blocks nothing."),
     ] = None
     timeout_s: Seconds | None = None
     setup: Annotated[
         Setup, Field(description="Functions or commands that set up its runs and give them vars.")
     ] = ()
     budget: Annotated[
-        RunBudget | None, Field(description="What a run may take, instead of budget.per_run.")
+        RunBudget | None, Field(description="The limits of a run, instead of budget.per_run.")
     ] = None
     overrides: Annotated[CaseOverrides, Field(description="Provider settings for this case.")] = (
         field(default_factory=lambda: NO_OVERRIDES)  # a default would be copied for each case
@@ -264,7 +264,7 @@ class Case(Options):
 
     @property
     def is_conversation(self) -> bool:
-        """Return True if a run of it is more than one call."""
+        """True if a run consists of several calls."""
         return bool(self.turns) or self.user is not None
 
     def runs_on(self, variant: "Variant") -> bool:
@@ -275,8 +275,8 @@ class Case(Options):
 
 
 def written_at(depth: int) -> tuple[str, int]:
-    """Return the file and line from which the caller was called, `depth` calls further out."""
-    frame = sys._getframe(depth + 1)  # noqa: SLF001  the one way to know without walking the whole stack
+    """Return the file and line of the call `depth` frames above the caller."""
+    frame = sys._getframe(depth + 1)  # noqa: SLF001  `inspect.stack` would read the source of every frame
     path = Path(frame.f_code.co_filename)
     try:
         return path.relative_to(Path.cwd()).as_posix(), frame.f_lineno
@@ -290,13 +290,13 @@ PromptTurns: TypeAlias = tuple[tuple[Role, str | Sequence[Part]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A named template, or what a function makes for each case.
+    """A named template, or a function that makes one for each case.
 
     Args:
         name: its name.
         turns: the template; empty if a function makes it.
         function: `module:function`, or a file of JavaScript.
-        made: what the function made, by the id of the case.
+        made: the templates that the function made, by the id of the case.
     """
 
     name: str

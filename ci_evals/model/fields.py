@@ -1,12 +1,11 @@
-"""Types for the fields of options: the keys of `evals.yaml`, the arguments in Python, and what the
-engine reads.
+"""Types for the fields of options: the keys of `evals.yaml` and the arguments in Python.
 
-Options are frozen dataclasses. Making one never raises; a `TypeAdapter` of the class checks it when
-its suite is loaded, so that all problems of a suite are reported at once. A grader, for example:
+Options are frozen dataclasses. Their constructors never raise; a `TypeAdapter` of the class checks
+them when their suite is loaded, so that all problems of a suite are reported at once. For example:
 
     @dataclass(frozen=True, slots=True)
     class Mentions(GraderOptions):
-        '''The answer has each of these words at least so often.'''
+        '''The answer has each of these words at least `times` times.'''
 
         value: Many[str]
         times: Positive = 1
@@ -16,7 +15,7 @@ its suite is loaded, so that all problems of a suite are reported at once. A gra
         ] = "answer"
 
 `Mentions(["Paris"])` in Python and `mentions: [Paris]` in YAML are the same object. Fields of the
-base class are keyword-only. Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`),
+base class are keyword-only. Bounds annotate the bare type (`Annotated[int, Strict(), Ge(2)]`),
 where JSON Schema finds them. A dataclass with slots is a second class of the same name, so a method
 calls its base as `GraderOptions.problems(self)`, not `super()`.
 """
@@ -60,7 +59,7 @@ _NOT_FINITE = r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 def resolve(text: str) -> Any:
     """Return the value of a bare scalar by the YAML 1.2 core schema.
 
-    Null, a boolean, a number, or the text itself; NaN for any number that is not finite.
+    The value is null, a boolean, a number, or the text itself; NaN for numbers that are not finite.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -87,7 +86,7 @@ def is_complete_url(text: str) -> bool:
 
 
 class Interpolated(str):
-    """Text that holds the value of an environment variable; `names` are the variables."""
+    """Text with the values of environment variables, whose names are `names`."""
 
     __slots__ = ("names",)
     names: tuple[str, ...]
@@ -105,9 +104,9 @@ def _resolve_variable(value: Any) -> Any:
 
 
 FROM_VARIABLE = BeforeValidator(_resolve_variable)
-"""Lets text of the environment stand for a number or a boolean."""
+"""Accepts the text of an environment variable as a number or a boolean."""
 
-# Numbers and booleans are taken as they are written: "5" is not a number, `yes` not a boolean.
+# Numbers and booleans are not converted: "5" is not a number, `yes` is not a boolean.
 Int = Annotated[int, Strict(), FROM_VARIABLE]
 Float = Annotated[float, Strict(), FROM_VARIABLE]
 Bool = Annotated[bool, Strict(), FROM_VARIABLE]
@@ -132,7 +131,7 @@ def _concurrency_schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSche
 
 
 Concurrency = Annotated[float | Literal["unlimited"], GetPydanticSchema(_concurrency_schema)]
-"""Calls at once. In Python, `math.inf` is unlimited."""
+"""The number of concurrent calls. In Python, `math.inf` is unlimited."""
 Share = Annotated[float, Strict(), Ge(0), Le(1), FROM_VARIABLE]
 """A fraction in [0, 1]."""
 
@@ -149,15 +148,15 @@ def _to_day(value: Any) -> date:
 
 
 Day = Annotated[date, BeforeValidator(_to_day)]
-"""A day, in YAML as its text."""
+"""A day; in YAML, its text."""
 Name = Annotated[str, MinLen(1), MaxLen(200)]
 
 Many = Annotated[Sequence[T], AfterValidator(tuple)]
-"""A list in YAML, any sequence in Python, and a tuple once it is checked."""
+"""A list in YAML, any sequence in Python, and a tuple after the check."""
 
 
 def _check_list(value: Any) -> Any:
-    if isinstance(value, str):  # which pydantic takes as a sequence of `Any`
+    if isinstance(value, str):  # pydantic accepts text as a sequence of `Any`
         raise PydanticCustomError("list_type", "expected a list")
     return value
 
@@ -170,11 +169,11 @@ def _check_as_first(union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
 
 
 OrMapping = Annotated[T | Mapping[str, Any], GetPydanticSchema(_check_as_first)]
-"""An object or, in Python too, its mapping in YAML."""
+"""An object or its mapping as in YAML, which is accepted in Python, too."""
 
 
 class Unset(Enum):
-    """The type of `UNSET`, the default of a field for which None is a value like any other."""
+    """The type of `UNSET`, the default of fields for which None is a valid value."""
 
     UNSET = "<unset>"
 
@@ -184,17 +183,20 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The base of all checked types. Refuses unknown keys; checks objects made in Python, too."""
+    """The base of all checked types. Unknown keys are refused; Python objects are checked, too."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", revalidate_instances="always", allow_inf_nan=False
+        # Without revalidation, an object made in Python would pass unchecked.
+        extra="forbid",
+        revalidate_instances="always",
+        allow_inf_nan=False,
     )
 
 
 class Secret:
     """A value that must not be shown; only `reveal` returns its text.
 
-    A file names it as `${VARIABLE}`.
+    A file refers to it as `${VARIABLE}`.
     """
 
     __slots__ = ("_value", "name")
@@ -238,7 +240,7 @@ def _secret(value: Any) -> Secret:
 def first_problem(error: ValidationError) -> str:
     """Return the first problem of a pydantic error with its place.
 
-    The input is left out: it may be secret.
+    The input is left out, because it may be secret.
     """
     first = error.errors(include_url=False, include_input=False)[0]
     place = describe_place(first["loc"])

@@ -1,4 +1,4 @@
-"""Short texts that identify values: the same in every process and on every version of Python."""
+"""Short texts that identify values, the same in every process and version of Python."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from typing import Any
 def encode(value: Any) -> str:
     """Return a value as JSON with sorted keys.
 
-    A dataclass is a mapping of its fields; any other object that JSON does not know is its `str`.
+    A dataclass becomes a mapping of its fields; any other object that JSON lacks becomes its `str`.
     """
     try:
         return _dump(value)

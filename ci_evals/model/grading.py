@@ -12,7 +12,7 @@ USUAL_WEIGHT = 1.0
 
 
 def join_got(reason: str, got: str | None) -> str:
-    """Return a reason with what the answer has: `does not contain 'Paris', got 'Lyon'`."""
+    """Return a reason with the actual value: `does not contain 'Paris', got 'Lyon'`."""
     if got is None:
         return reason
     return f"{reason}, got {got}"
@@ -22,7 +22,7 @@ def join_got(reason: str, got: str | None) -> str:
 class Classified:
     """The predicted and the true label of an answer.
 
-    `scores` are the scores by label that the answer itself gives.
+    `scores` are the answer's own scores by label.
     """
 
     task: str
@@ -49,8 +49,8 @@ class Finding:
     """A grader's result, before its name, negation and weight are added.
 
     `reason` says what was expected or missed, and `got` what the answer has instead, quoted.
-    `detail` is the stack of what the grader raised. A finding that is not `conclusive` fails under
-    `not_`, too: the grader raised, or the answer has nothing for it to look at.
+    `detail` is the stack of an exception in the grader. A finding that is not `conclusive` fails
+    even under `not_`: the grader raised, or the answer has nothing for it to check.
     """
 
     passed: bool
@@ -78,19 +78,19 @@ class Grader(Protocol):
 
 
 class Models(Protocol):
-    """The models that graders may ask."""
+    """The models that graders may use."""
 
     async def ask(self, grader: "Asking", request: Request) -> Response:
-        """Ask the model that a grader names; the time-out of the request is the model's own.
+        """Ask the model that a grader names, with the time-out of that model.
 
         Raises:
-            GradingError: no answer could be had.
+            GradingError: there is no answer.
         """
         ...
 
 
 class Asking(Protocol):
-    """A grader that asks a model, and names it."""
+    """A grader that names a model to ask."""
 
     @property
     def provider(self) -> str | None: ...
@@ -101,20 +101,20 @@ class Asking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One entry of `expect`: a grader with its YAML name, its weight and what it applies to.
+    """One entry of `expect`: a grader with its YAML name, its weight and its scope.
 
     Args:
         name: the YAML name, such as `contains` or `not_contains`.
-        grader: what judges the answer.
-        negated: whether the grader must not pass.
+        grader: judges the answer.
+        negated: True if the grader must not pass.
         weight: its share of the case's score.
-        place: where it is written; kept only for graders that need more than an answer.
-        title: its name in reports, if it has one of its own.
+        place: where it is written, for graders that need more than an answer.
+        title: its own name in reports, if any.
         metric: the metric that its score is part of.
-        turn: the turn that it judges, from 1; None judges the whole conversation.
-        transform: what turns an answer into the value that the grader sees.
-        template: what is written, where it has templates over vars that only the `setup` of a run
-            gives; the grader has them unfilled.
+        turn: the turn that it judges, from 1; None for the whole conversation.
+        transform: converts an answer into the value that the grader sees.
+        template: the entry as written, if it has templates over vars that only the `setup` of a run
+            gives; they are not filled in in `grader`.
     """
 
     name: str

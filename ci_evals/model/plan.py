@@ -1,4 +1,4 @@
-"""The plan of an invocation: its runs, their order, and the share of a shard."""
+"""The plan of an invocation: its runs, their order, and their distribution over shards."""
 
 import random
 import re
@@ -29,10 +29,10 @@ class RunPlan:
     of a case.
 
     Args:
-        cases: its rows.
-        variants: its columns.
-        counts: how many runs each cell has.
-        first_runs: the number of each cell's first run: 1, unless the plan adds runs to another.
+        cases: the rows.
+        variants: the columns.
+        counts: the number of runs of each cell.
+        first_runs: the number of each cell's first run: 1, unless the plan extends another one.
     """
 
     cases: Sequence[Case]
@@ -45,7 +45,7 @@ class RunPlan:
         return list(accumulate(self.counts, initial=0))
 
     def __len__(self) -> int:
-        """Return the number of cells, those without runs included."""
+        """Return the number of cells, including those without runs."""
         return len(self.counts)
 
     @property
@@ -55,7 +55,7 @@ class RunPlan:
 
     @property
     def rounds(self) -> int:
-        """The most runs that a cell has."""
+        """The largest number of runs of a cell."""
         return max(self.counts, default=0)
 
     def row(self, cell: int) -> int:
@@ -114,10 +114,10 @@ def plan_runs(
     """Plan the runs of a suite.
 
     Args:
-        cases: what is run.
-        variants: what they are run on.
-        runs: how often each cell runs; a case's own `runs` wins. A cell has no runs if its case
-            leaves out its variant.
+        cases: the cases.
+        variants: the variants.
+        runs: the number of runs of each cell; a case's own `runs` wins. A cell has no runs if its
+            case leaves out its variant.
         only: the cells that run; None means all.
     """
     counts: list[int] = []
@@ -140,11 +140,11 @@ def plan_runs(
 
 
 def plan_further_runs(plan: RunPlan, runs: Mapping[int, int]) -> RunPlan:
-    """Plan more runs of some cells, numbered on from those of `plan`.
+    """Plan more runs of some cells; their numbers continue those of `plan`.
 
     Args:
         plan: the runs so far.
-        runs: how many more of each cell; cells that are missing get none.
+        runs: the number of further runs by cell; other cells get none.
     """
     counts = [runs.get(cell, 0) for cell in range(len(plan))]
     first_runs = list(map(add, plan.first_runs, plan.counts))
@@ -161,15 +161,15 @@ def execution_order(
 ) -> Iterator[int]:
     """Yield the index of each run of a provider without a result.
 
-    Run 1 of every cell comes first, then run 2, each round shuffled. So a run phase that is stopped
-    early has seen every case equally often.
+    Run 1 of every cell comes first, then run 2, each round shuffled, so that a run phase that is
+    stopped early has run every case equally often.
 
     Args:
-        plan: what is planned.
-        provider: whose cells.
+        plan: the plan.
+        provider: the provider whose cells run.
         seed: makes the shuffles repeatable.
         done: the indices to skip, looked up when their turn comes.
-        rounds: how many rounds; None means all.
+        rounds: the number of rounds; None means all.
         first: the cases that come first in each round.
     """
     cells = [cell for cell in range(len(plan)) if plan.variant(cell).provider == provider]
@@ -178,6 +178,7 @@ def execution_order(
         last = min(rounds, last)
     for number in range(last):
         shuffled = cells.copy()
+        # One generator per round: its order is the same whether earlier rounds ran or not.
         generator = random.Random(f"{seed}:{number}")  # noqa: S311  an order, not a secret
         generator.shuffle(shuffled)
         if first:
@@ -191,7 +192,7 @@ def execution_order(
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Share `number`, counted from 1, of `of` equal shares."""
+    """Shard `number`, counted from 1, of `of` shards."""
 
     number: int
     of: int
@@ -201,12 +202,12 @@ class Shard:
         """Read `2/5`.
 
         Raises:
-            ValueError: it is not a share.
+            ValueError: the text is not a share.
         """
-        found = _SHARE.fullmatch(text)
-        if found is None or int(found[1]) > int(found[2]):
+        share = _SHARE.fullmatch(text)
+        if share is None or int(share[1]) > int(share[2]):
             raise ValueError(f"{text!r} is not a share such as 2/5")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(share[1]), int(share[2]))
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
@@ -217,15 +218,15 @@ def cells_of_shard(
 ) -> frozenset[int]:
     """Return the cells of one shard.
 
-    Every cell is in exactly one, in any order of cases in the file. Longest processing time
-    first: each cell, the longest first, goes to the shard with the least to do.
+    Every cell is in exactly one shard, whatever the order of cases in the file. Longest processing
+    time first: each cell, in order of falling duration, goes to the shard with the least load.
     Source: R. Graham, "Bounds on Multiprocessing Timing Anomalies", SIAM J. Appl. Math. 17 (1969).
 
     Args:
         plan: the whole suite.
-        shard: which one.
-        durations_s: the last known duration of a run of each cell, in seconds; cells without one
-            count as the median, and without any all runs count alike.
+        shard: the shard.
+        durations_s: the last known duration of a run of each cell, in seconds; other cells count as
+            the median; if it is empty, all runs count equally.
     """
     usual_s = 1.0
     if durations_s:

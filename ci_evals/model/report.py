@@ -1,5 +1,5 @@
-"""The results of one invocation: a small record of each run in memory, the results themselves in
-the journal.
+"""The results of one invocation: a small record of each run in memory, the full results in the
+journal.
 """
 
 import re
@@ -39,11 +39,11 @@ def _check_share(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """The state of the repository that a suite runs in, as git tells it.
+    """The state of the repository that a suite runs in, according to git.
 
     Attributes:
         revision: the commit that is checked out; None without git.
-        dirty: True if files that git tracks differ from that commit; None if that is not known.
+        dirty: True if files that git tracks differ from that commit; None if unknown.
     """
 
     revision: str | None = None
@@ -52,15 +52,15 @@ class Checkout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteInfo:
-    """The suite that a report is of, and the `revision` and `dirty` of its `Checkout`.
+    """The suite of a report, and the `revision` and `dirty` of its `Checkout`.
 
-    `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all
-    its continuations; `label` is the user's, to group reports by. `own_code` are the providers that
-    run code of the team's own. Where GitHub gave the job no secrets (`without_secrets`), nothing
-    was called, and only recordings answered; elsewhere a recording was asked first if the run is
-    `replayed`. `selection` says how much of the suite was selected to run, if not all of it: `3 of
-    40 cases`. `failed_before` are the ids of cases that were not selected, and that did not pass
-    when they last ran. `on_default_branch` is None where no CI system says so.
+    `fingerprint` identifies cases, prompts and providers together, and `run_id` the journal,
+    including its continuations; `label` is the user's, for grouping reports. `own_code` are the
+    providers that run the team's own code. In a job without secrets (`without_secrets`), nothing
+    was called, and only recordings answered; in a run that is `replayed`, recordings came first.
+    `selection` is the part of the suite that was selected, if not all of it: `3 of 40 cases`.
+    `failed_before` are the ids of cases that were not selected and did not pass in their last run.
+    `on_default_branch` is None if no CI system reports it.
     """
 
     name: str
@@ -83,7 +83,7 @@ class SuiteInfo:
 
     @property
     def given_run_id(self) -> str | None:
-        """The `run_id` given from outside; None for a random one or one made of the shards'."""
+        """The `run_id` that the user gave; None for a random one or one made of the shards'."""
         if self.run_id is None or _OWN_RUN_ID.fullmatch(self.run_id):
             return None
         return self.run_id
@@ -91,9 +91,9 @@ class SuiteInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumption:
-    """The runs that an invocation found in earlier journals.
+    """The runs in earlier journals that an invocation resumed.
 
-    Their results were `kept`; `retried` ones had errored, `changed` ones are of an earlier version
+    Results were `kept`; `retried` runs had errored, and `changed` ones belong to an earlier version
     of the suite. `torn` are the journals whose last line was cut off.
     """
 
@@ -105,8 +105,8 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The rounds after which the results may be looked at to stop early, and how many looks were
-    taken.
+    """The rounds after which a look at the results may stop the run early, and the number of looks
+    that were taken.
     """
 
     rounds: tuple[int, ...]
@@ -114,7 +114,7 @@ class Looks:
 
 
 class RunRecord(NamedTuple):
-    """The little of one run that a report keeps in memory.
+    """The part of a run's result that a report keeps in memory.
 
     Args:
         status: how the run ended.
@@ -122,23 +122,23 @@ class RunRecord(NamedTuple):
         latency_s: the time of the last attempt.
         first_token_s: the time to the first token of a streamed answer; None if it was not
             measured.
-        cost_usd: None where no call was made (the answer is `recorded`) or the price is not known.
-        input_tokens: 0 where not known.
-        output_tokens: 0 where not known.
-        offset: where its line starts in the journal, in bytes.
+        cost_usd: None if no call was made (the answer is `recorded`) or the price is unknown.
+        input_tokens: 0 if unknown.
+        output_tokens: 0 if unknown.
+        offset: the start of its line in the journal, in bytes.
         unanswered: it failed without an answer: a crash, a time-out, a refusal.
-        recorded: the answer came from a recording, so it says nothing new.
-        reused: that recording is an earlier run of the same, unchanged.
+        recorded: the answer came from a recording, so it is no new evidence.
+        reused: the recording is an earlier run, and nothing that it depends on has changed.
         over_budget: the run took more than `budget.per_run` allows.
-        budget_unknown: the figures that `budget.per_run` bounds and that are not known.
+        budget_unknown: the figures that `budget.per_run` limits and that are unknown.
         orders_judge: the answer seems to give orders to the model that judged it.
-        judging: what the models that judged it took.
+        judging: the calls of models that judged it.
         grades: the score of each grader.
-        metrics: the scores that count for a metric.
-        labels: what it was labelled, task by task.
-        attempts: the calls that it took; 1 for a recorded answer.
-        repeated_for: why it took more than one, if known.
-        teardown_failed: what was set up for it could not be torn down.
+        metrics: the scores that count towards a metric.
+        labels: its labels, task by task.
+        attempts: the number of calls; 1 for a recorded answer.
+        repeated_for: the reason for more than one call, if known.
+        teardown_failed: a fixture could not be torn down after it.
     """
 
     status: Status
@@ -175,9 +175,11 @@ class RunRecord(NamedTuple):
             if usage:
                 input_tokens = min(max(usage.input_tokens, 0), MAX_TOKENS)
                 output_tokens = min(max(usage.output_tokens, 0), MAX_TOKENS)
+        # A recorded result keeps the figures of its original call, which this run did not make.
         cost_usd = result.cost_usd
         if result.recorded:
             cost_usd = None
+        # Interned, because the records of many runs share few names.
         scores = [(intern(grade.grader), grade.score) for grade in result.grades]
         orders_judge = False
         metrics: list[tuple[str, float]] = []
@@ -221,20 +223,21 @@ class RunRecord(NamedTuple):
 
     @property
     def lacks_price(self) -> bool:
-        """Return True if the run was graded after a call of unknown price."""
+        """True if the run was graded after a call with an unknown price."""
         return self.graded and not self.recorded and self.cost_usd is None
 
 
 def move_records(
     records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan
 ) -> dict[int, RunRecord]:
-    """Return the records of one plan by the indices of another one of the same cells, without runs
-    not planned there.
+    """Return the records of one plan by the indices of another plan for the same cells.
+
+    Runs that the other plan lacks are dropped.
 
     Args:
-        records: by index of `old`.
-        old: the plan that they are of.
-        new: a plan whose cells have more runs or fewer.
+        records: the records by index of `old`.
+        old: their plan.
+        new: a plan whose cells have more or fewer runs.
     """
     moved = {}
     for cell in range(len(old)):
@@ -331,8 +334,8 @@ class Spent(NamedTuple):
 
 
 class Unpriced(NamedTuple):
-    """The calls whose price is not known, so that `Spent` leaves them out: runs (confirm runs
-    included) and judges.
+    """The calls with an unknown price, which `Spent` leaves out: runs (including confirm runs) and
+    judges.
     """
 
     runs: int
@@ -347,17 +350,17 @@ class SuiteReport:
     """All results of one invocation, with settings and revision.
 
     Args:
-        suite: which suite ran, at which revision, by which version of ci-evals.
-        plan: what was planned.
-        records: what became of it, by index; a run without a record never took place.
+        suite: the suite, its revision, and the version of ci-evals.
+        plan: the planned runs.
+        records: the records of runs by index; a run without a record did not take place.
         lines: reads the lines of the given indices from the journal, in their order.
         started_at: seconds since the epoch.
         duration_s: wall time of the run phase.
         interrupted: the signal or reason that ended it early, or None.
-        resumption: what was taken over from earlier journals, or None if nothing was to be.
+        resumption: the runs taken over from earlier journals, or None without resumption.
         fingerprints: for each case of the plan, the identity of its question and its judgement,
-            whatever its name.
-        looks: after which rounds the results could be looked at, or None if all rounds were to run.
+            independent of its id.
+        looks: the rounds after which the run could stop early, or None if all rounds had to run.
         settled: the verdict that no further round could have changed (`stop_early`); `plan` has the
             rounds that ran.
         confirmation: the further runs of suspects, as a report of the same cells; None if there
@@ -380,7 +383,7 @@ class SuiteReport:
 
     @property
     def was_signalled(self) -> bool:
-        """Return True if a signal ended it early, not a budget or a missing shard."""
+        """True if a signal ended it early, not a budget or a missing shard."""
         return self.interrupted in _SIGNALS
 
     # Identity.
@@ -392,7 +395,7 @@ class SuiteReport:
         return _short_digest(text)
 
     def cases_fingerprint(self, variant: Variant) -> str:
-        """Return what identifies the questions of a variant and their grading, in any order."""
+        """Return the fingerprint of a variant's questions and grading, whatever their order."""
         cells = [cell for cell in self.cells_of(variant) if self.plan.runs(cell)]
         in_order = sorted(self.fingerprints[self.plan.row(cell)] for cell in cells)
         return _short_digest("\n".join(in_order))
@@ -459,7 +462,7 @@ class SuiteReport:
 
     @cached_property
     def gated_cells(self) -> Sequence[int]:
-        """The cells that the gate judges: all but those of cases in quarantine."""
+        """The cells that the gate judges: all but the cells of cases in quarantine."""
         cells: list[int] = []
         for row, case in enumerate(self.plan.cases):
             if case.quarantine is None:
@@ -468,7 +471,7 @@ class SuiteReport:
 
     @property
     def judged_cells(self) -> Sequence[int]:
-        """The cells that figures are of: those that the gate judges, or all if there are none."""
+        """The cells that figures cover: those that the gate judges, or all if there are none."""
         return self.gated_cells or range(len(self.plan))
 
     def gated_cells_of(self, variant: Variant) -> Sequence[int]:
@@ -512,7 +515,7 @@ class SuiteReport:
 
     @cached_property
     def _fresh(self) -> Sequence[Tally]:
-        """The graded runs of every cell whose answer is not recorded."""
+        """The graded runs of every cell, without those whose answer is recorded."""
         tallies = []
         for records in self._records_by_cell:
             ended = [record.status for record in records if not record.recorded]
@@ -554,27 +557,27 @@ class SuiteReport:
 
     @property
     def reused(self) -> int:
-        """The number of these whose answer is that of an earlier run, as nothing that it depends on
-        has changed.
+        """The number of recorded answers that were reused because nothing that they depend on has
+        changed.
         """
         return [record.reused for record in self.records.values()].count(True)
 
     @property
     def all_reused(self) -> bool:
-        """Return True if every graded run was reused."""
+        """True if every graded run was reused."""
         return self.reused > 0 and self.reused == self.totals.graded
 
     @property
     def proves_unchanged(self) -> bool:
-        """Return True if answers were recorded for these prompts and cases, and no model could be
+        """True if the answers were recorded for these prompts and cases, and no model could be
         called.
         """
         return self.suite.without_secrets and self.recorded > 0
 
     @cached_property
     def unchecked(self) -> tuple[Variant, ...]:
-        """The variants of the team's own code of which no run was made: there were no secrets, or
-        only replays.
+        """The variants of the team's own code that were not run: there were no secrets, or only
+        replays.
         """
         suite = self.suite
         unchecked = []
@@ -595,12 +598,15 @@ class SuiteReport:
 
     @cached_property
     def pass_rate(self) -> float | None:
-        """The mean over cells of their share of passed runs, as the gate sees it: those in
-        quarantine are left out, unless there are no others.
+        """The mean over cells of their share of passed runs.
+
+        As in the gate, cells in quarantine are left out, unless there are no others.
 
         None without graded runs.
         """
         tallies = [self.by_cell[cell] for cell in self.judged_cells]
+        # Exact fractions, so that the rate does not depend on the order of cells. Few counts are
+        # distinct, so fractions of large suites stay cheap.
         alike = Counter([(counts.passed, counts.failed) for counts in tallies])
         del alike[0, 0]
         if not alike:
@@ -633,12 +639,11 @@ class SuiteReport:
         return {grader: exact_mean(each) for grader, each in scores.items()}
 
     def metric_scores(self, variant: Variant) -> Mapping[str, Sequence[Sequence[float]]]:
-        """The scores that count for each metric of graders on one variant, cell by cell, without
-        cells that have none.
+        """The scores that count towards each metric on one variant, by cell, without empty cells.
 
         Graders of one run that share a metric have one score together, their mean.
         """
-        found: dict[str, list[list[float]]] = defaultdict(list)
+        by_cell: dict[str, list[list[float]]] = defaultdict(list)
         for cell in self.gated_cells_of(variant):
             by_metric: dict[str, list[float]] = defaultdict(list)
             for record in self.records_of((cell,)):
@@ -651,12 +656,12 @@ class SuiteReport:
                     mean = exact_mean(scores)
                     by_metric[metric].append(mean)
             for metric, scores in by_metric.items():
-                found[metric].append(scores)
-        return found
+                by_cell[metric].append(scores)
+        return by_cell
 
     @property
     def by_case(self) -> Mapping[str, Counts]:
-        """Case id to counts over all its variants."""
+        """The counts of each case over all its variants, by case id."""
         counts = {}
         for row, case in enumerate(self.plan.cases):
             counts[case.id] = self.counts(self.plan.cells_of_row(row))
@@ -664,7 +669,7 @@ class SuiteReport:
 
     @property
     def by_variant(self) -> Mapping[str, Counts]:
-        """Variant (`provider` or `provider · prompt`) to counts over all its cases."""
+        """The counts of each variant over all its cases, by `provider` or `provider · prompt`."""
         counts = {}
         for variant in self.plan.variants:
             cells = self.cells_of(variant)
@@ -673,26 +678,24 @@ class SuiteReport:
 
     def labels_of(self, variant: Variant) -> Mapping[str, Sequence[tuple[str, Classified]]]:
         """The labels of one variant's runs by task, each with the id of its case."""
-        found: dict[str, list[tuple[str, Classified]]] = defaultdict(list)
+        by_task: dict[str, list[tuple[str, Classified]]] = defaultdict(list)
         for cell in self.gated_cells_of(variant):
             case_id = self.plan.case(cell).id
             for record in self.records_of((cell,)):
                 for classified in record.labels:
-                    found[classified.task].append((case_id, classified))
-        return found
+                    by_task[classified.task].append((case_id, classified))
+        return by_task
 
     @property
     def orders_to_judges(self) -> Mapping[str, int]:
-        """Case id to the number of runs whose answer seems to give orders to the model that judged
-        it.
-        """
-        found: Counter[str] = Counter()
+        """The number of runs, by case id, whose answer seems to give orders to its judge."""
+        runs_by_case: Counter[str] = Counter()
         for cell, records in enumerate(self._records_by_cell):
             orders = [record.orders_judge for record in records].count(True)
             if orders:
                 case_id = self.plan.case(cell).id
-                found[case_id] += orders
-        return found
+                runs_by_case[case_id] += orders
+        return runs_by_case
 
     # Latency, tokens and cost.
 

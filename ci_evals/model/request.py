@@ -1,4 +1,4 @@
-"""One run as a provider sees it, and its answer as graders see it."""
+"""The request of a run to a provider, and the answer for graders."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,19 +20,17 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One run as a provider sees it.
+    """The request of one run to a provider.
 
     Args:
-        input: the rendered prompt, or the case's own `input` (any JSON value) when the suite has no
-            prompts; where messages are asked, as in each turn of a conversation, all of them as
-            mappings with `role` and `content`.
-        messages: the same as a conversation, for chat endpoints.
+        input: the rendered prompt, or the case's own `input` (any JSON value) if the suite has no
+            prompts; in a conversation, all messages as mappings with `role` and `content`.
+        messages: the input as a conversation, for chat endpoints.
         case: the case that is run.
         run: its run number, from 1.
         timeout_s: seconds that the call may take.
-        schema: the JSON Schema that the answer must fit, for providers that can hold a model to
-            one.
-        tools: what the model may call; the engine carries out its calls.
+        schema: the JSON Schema that the answer must fit, for providers that can constrain a model.
+        tools: the tools that the model may call; the engine runs its calls.
     """
 
     input: Any
@@ -46,14 +44,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class FixtureRequest:
-    """The request for a fixture, as its function sees it.
+    """The request to the function of a fixture.
 
     Args:
-        vars: those of the case, and those that the fixtures before it gave.
+        vars: the vars of the case and of earlier fixtures.
         case: the case; None if the fixture is set up once for the suite.
-        provider: the name of the provider; None likewise.
-        prompt: the name of the prompt; None without prompts, too.
-        run: the run number, from 1; None if it is set up for more than one run.
+        provider: the name of the provider; None if the fixture is set up once for the suite.
+        prompt: the name of the prompt; None likewise, and without prompts.
+        run: the run number, from 1; None if the fixture is set up for more than one run.
     """
 
     vars: Mapping[str, Any]
@@ -65,7 +63,7 @@ class FixtureRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response with what graders may ask about it.
+    """A response with the details that graders may need.
 
     `value` is the result of a `transform`, if there is one.
     """
@@ -85,9 +83,7 @@ class Answer:
 
 
 def sendable(answer: Answer) -> Answer:
-    """Return an answer as another process gets it: without what is expected, and without other
-    providers and keys.
-    """
+    """Return an answer for another process: without expectations, other providers and keys."""
     return replace(answer, request=sendable_request(answer.request))
 
 

@@ -1,4 +1,4 @@
-"""The response of a provider, and the messages, tool calls, steps and files that it is made of."""
+"""The response of a provider, with its messages, tool calls, steps and files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from pydantic import ConfigDict, WithJsonSchema
 from ci_evals.model.fields import Many, Options
 
 MAX_TOKENS: Final = 2**53
-"""The most tokens that a provider may claim: every JSON reader keeps whole numbers up to here."""
+"""The maximum number of tokens in a response: every JSON reader keeps integers up to here."""
 
 GOAL_REACHED: Final = "goal_reached"
 """The `finish_reason` of a conversation whose simulated user reached its goal."""
@@ -19,8 +19,8 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model asked for. `arguments` are a mapping, or the model's text if that is
-    not a JSON object.
+    """A tool call of a model. `arguments` are a mapping, or the model's text if it is not a JSON
+    object.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -40,8 +40,8 @@ _Source = Annotated[
 class Part(Options):
     """A part of a message: text, an image, or another file.
 
-    An image or a file is a path from the suite's folder, a URL, or bytes. `media_type` is known by
-    the name of a file; `sha256` is that of its content, and found out, not written.
+    An image or a file is a path from the suite's folder, a URL, or bytes. `media_type` is guessed
+    from the name of a file by default; `sha256`, of its content, is set by the loader.
     """
 
     text: str | None = None
@@ -52,7 +52,7 @@ class Part(Options):
 
     @property
     def source(self) -> str | bytes | None:
-        """The image or the file."""
+        """The image or the file; None for text."""
         if self.image is None:
             return self.file
         return self.image
@@ -99,8 +99,8 @@ class Message(Options):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counted them. `cached_tokens` are those of the input that were read
-    from its cache.
+    """Tokens as counted by the provider. `cached_tokens` are input tokens that were read from its
+    cache.
     """
 
     input_tokens: int = 0
@@ -129,27 +129,25 @@ class Passage:
 
 
 Detail = Literal["cost", "steps", "context", "first_token"]
-"""The parts of a response besides the answer. Not every provider has them; some graders need them.
-"""
+"""Details of a response that only some providers return and some graders need."""
 
 StepKind = Literal["message", "model_request", "tool_call", "agent"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that an agent did on its way to an answer.
+    """One step of an agent on its way to an answer.
 
     Args:
-        kind: a message, a request to a model, a call of a tool that was carried out, or the start
-            of a (sub-)agent.
+        kind: a message, a request to a model, a finished tool call, or the start of a (sub-)agent.
         name: the tool, the model, the agent, or the role of a message.
-        arguments: what a tool or an agent was given: a mapping, or the model's text if that is not
+        arguments: the arguments of a tool or an agent: a mapping, or the model's text if it is not
             a JSON object.
         result: its result as text: a tool's result, a message, a model's reply.
         error: why it failed; None if it did not.
         usage: its tokens.
-        duration_s: how long it took, in seconds.
-        agent: the sub-agent that did it; None for the agent itself.
+        duration_s: its duration in seconds.
+        agent: the sub-agent that made it; None for the agent itself.
     """
 
     kind: StepKind
@@ -166,8 +164,8 @@ class Step:
 class Content:
     """Audio, an image or any other file, with its media type, such as `audio/wav`.
 
-    Journals and reports leave out `data`; they have its `path` in the results folder, its `sha256`
-    and its `size` in bytes.
+    Journals and reports omit `data`; they have its `path` in the results folder, its `sha256` and
+    its `size` in bytes.
     """
 
     data: bytes = b""
@@ -183,20 +181,20 @@ class Response:
 
     Args:
         output: the text.
-        tool_calls: the tools that the model asked for; of a conversation, those of all turns.
-        usage: the tokens; of a conversation, those of all turns.
-        model: the model that answered, in the provider's words.
-        finish_reason: why the answer ended, in the provider's words.
-        cost_usd: the price, if the provider itself names one.
-        steps: how the agent came to the answer; None if it does not tell.
+        tool_calls: the tool calls of the model; for a conversation, of all turns.
+        usage: the tokens; for a conversation, of all turns.
+        model: the model that answered, by the provider's name for it.
+        finish_reason: the provider's reason for the end of the answer.
+        cost_usd: the cost, if the provider itself reports it.
+        steps: the steps of the agent; None if unknown.
         reward: the score that a task's verifier gave.
         turns: the exchanges of a conversation; `output` is then the last answer.
         files: the files of the answer.
         whole: the path, in the results folder, of an output that is too long for journals and
             reports. `output` then has its beginning, and a last line that says so.
-        context: what was retrieved for the answer; None if it does not tell.
+        context: the passages that were retrieved for the answer; None if unknown.
         metadata: anything else that the provider returns, as JSON values.
-        first_token_s: when the first of a streamed answer came, in seconds after the request.
+        first_token_s: the time to the first token of a streamed answer, in seconds.
     """
 
     output: str = ""
@@ -231,20 +229,20 @@ class Response:
         """The retrieved texts of all turns, each once; None if they are unknown."""
         if self.context is not None or not self.turns:
             return self.context
-        is_told = False
-        found: dict[Passage, None] = {}
+        is_known = False
+        distinct: dict[Passage, None] = {}
         for turn in self.turns:
             passages = turn.response.passages
             if passages is not None:
-                is_told = True
-                found.update(dict.fromkeys(passages))
-        if not is_told:
+                is_known = True
+                distinct.update(dict.fromkeys(passages))
+        if not is_known:
             return None
-        return tuple(found)
+        return tuple(distinct)
 
     @property
     def steps_taken(self) -> "tuple[Step, ...] | None":
-        """The steps of all turns; None if one of them does not tell its steps."""
+        """The steps of all turns; None if the steps of one of them are unknown."""
         if self.steps is not None or not self.turns:
             return self.steps
         taken: list[Step] = []
@@ -257,7 +255,7 @@ class Response:
 
     @property
     def tokens(self) -> Usage | None:
-        """The tokens as the provider counted them, else those of the steps."""
+        """The tokens counted by the provider, else the sum over the steps."""
         if self.usage is not None or not self.steps:
             return self.usage
         total = None
@@ -270,16 +268,16 @@ class Response:
     def calls_made(self) -> tuple[ToolCall, ...]:
         """Every tool call of the steps or turns, sub-agents' too; without any, `tool_calls`."""
         steps = self.steps or ()
-        made = [ToolCall(step.name, step.arguments) for step in steps if step.kind == "tool_call"]
+        calls = [ToolCall(step.name, step.arguments) for step in steps if step.kind == "tool_call"]
         if self.steps is None:
             for turn in self.turns:
-                made += turn.response.calls_made
-        return tuple(made) or self.tool_calls
+                calls += turn.response.calls_made
+        return tuple(calls) or self.tool_calls
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One exchange of a conversation: what the user said, and what came back."""
+    """One exchange of a conversation: the user's words and the response."""
 
     user: str
     response: Response

@@ -1,4 +1,4 @@
-"""The result of a run: its grades or its error, and the cost of judging it."""
+"""The result of a run: its grades or its error, and the cost of judges."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ BudgetFigure = Literal["cost", "tokens"]
 class Grade:
     """The finding of one grader. `score` is in [0, 1].
 
-    `reason` says what was expected or missed, and `got` what the answer has instead, quoted; grades
-    with the same `reason` are alike. `grader` is the name of the grader, its own or that of its
-    type, and `metric` the metric that the score is part of. `orders_judge` is true if the answer
-    seems to give orders to the model that judged it, and `judge_passed` the verdict of that model
-    on the answer, before any `not_`; None without a judge. `parts` are the grades of which `any_of`
-    and `all_of` are made, `statements` what a judge found statement by statement, `transform` what
-    made of the answer what the grader saw, and `detail` the stack of what the grader raised.
+    `reason` says what was expected or missed, and `got` what the answer has instead, quoted; equal
+    failures have equal reasons. `grader` is the grader's own name or its type, and `metric` the
+    metric that the score counts towards. `orders_judge` is true if the answer seems to give orders
+    to its judge. `judge_passed` is the judge's verdict before any `not_`; None without a judge.
+    `parts` are the grades of the parts of `any_of` and `all_of`, `statements` the statements that a
+    judge checked, `transform` the transform that was applied to the answer, and `detail` the stack
+    of an exception in the grader.
     """
 
     grader: str
@@ -59,11 +59,11 @@ def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """The reason why a run has no good answer.
+    """The error of a run without a good answer or a verdict.
 
-    `detail` is a traceback or the end of stderr. `cause` is the error behind this one: of an
-    outage, what most runs failed with; of a provider that was given up or a judge that did not
-    answer, its last message.
+    `detail` is a traceback or the end of stderr. `cause` is the underlying error: the most frequent
+    one of an outage, or the last message of a provider that was given up or a judge that did not
+    answer.
     """
 
     kind: ErrorKind
@@ -74,7 +74,7 @@ class RunError:
 
     @property
     def is_of_grading(self) -> bool:
-        """Return True if there was an answer, and it could not be judged."""
+        """True if there was an answer that could not be graded."""
         return self.kind in ("grader", "judge")
 
     @property
@@ -90,8 +90,8 @@ class RunError:
 class Judging:
     """The calls to models that judged a run.
 
-    `unpriced` counts those whose price is not known; `cost_usd` is the cost of all others, None if
-    there are no others.
+    `unpriced` is the number of calls with an unknown price; `cost_usd` is the cost of the others,
+    None if there are no others.
     """
 
     calls: int = 0
@@ -116,7 +116,7 @@ class Judging:
 
     @property
     def priced(self) -> int:
-        """The calls whose price is known."""
+        """The number of calls with a known price."""
         return self.calls - self.unpriced
 
 
@@ -124,22 +124,21 @@ class Judging:
 class Result:
     """The result of one run: one line of the journal.
 
-    `threshold` is what its score had to reach, None if every grader had to pass. `latency_s` is the
-    time of the last attempt, in seconds; `repeated_for` says why there was more than one.
-    `cost_usd` is None if the price is not known.
-    `budget_violations` says which bounds of `budget.per_run` it exceeded, and `budget_unknown`
-    which of its figures, `cost` or `tokens`, the provider did not report. `recorded` is true if its
-    answer came from a journal instead of the provider, and `reused` if that is because nothing on
-    which the answer depends has changed. `judging` is what models that judged it took, which is not
-    part of `cost_usd`. A result with an `error` is `failed` if the system under test broke, and
-    `errored` if no verdict could be had.
+    `threshold` is the score that it needed; None if every grader had to pass. `latency_s` is the
+    duration of the last attempt, in seconds; `repeated_for` is the reason for further attempts.
+    `cost_usd` is None if the price is unknown. `budget_violations` are the limits of
+    `budget.per_run` that it exceeded, and `budget_unknown` the figures, `cost` or `tokens`, that
+    the provider did not report. `recorded` is true if its answer came from a journal instead of the
+    provider, and `reused` if it did because nothing that the answer depends on has changed.
+    `judging` are the calls of models that judged it, which are not part of `cost_usd`. A result
+    with an `error` is `failed` if the system under test broke, and `errored` without a verdict.
 
-    `messages` is what was asked: the rendered prompt, or the case's own input if the suite has no
-    prompts; of a conversation, what came before its first turn. The middle of long ones is left
+    `messages` are the question: the rendered prompt, or the case's own input if the suite has no
+    prompts; for a conversation, the messages before its first turn. The middle of long ones is left
     out.
 
-    `setup_vars` are the vars that its setup gave, as far as JSON can say them and they may be kept:
-    an answer that is graded again has them. `teardown_error` says which teardown failed after it.
+    `setup_vars` are the vars from its setup that JSON can express and that may be kept: grading the
+    answer again needs them. `teardown_error` is the error of a teardown after it.
     """
 
     fingerprint: str
@@ -169,7 +168,7 @@ class Result:
 
     @property
     def is_broken_off(self) -> bool:
-        """Return True if `response` is only what there was of it when the run failed."""
+        """True if the run failed before `response` was complete."""
         if self.error is None or self.response is None or self.error.kind == "outage":
             return False
         return not self.error.is_of_grading
@@ -181,11 +180,12 @@ def _result_adapter() -> TypeAdapter[Result]:
 
 
 def encode_result(result: Result) -> bytes:
-    """Return a result as one line of JSON, as the journal and report.json have it.
+    """Return a result as one line of JSON, for the journal and report.json.
 
     Raises:
-        PydanticSerializationError: it holds what JSON cannot express.
+        PydanticSerializationError: the result has a value that JSON cannot express.
     """
+    # Without defaults, which would be most of a line: journals have a line for each run.
     return _result_adapter().dump_json(result, exclude_defaults=True, fallback=repr)
 
 

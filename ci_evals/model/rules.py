@@ -1,4 +1,4 @@
-"""The rules that a suite is held to: what must hold for merging, and what may be spent."""
+"""The rules of a suite: the conditions for merging, and the limits of spending."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,13 +15,13 @@ from ci_evals.model.fields import FROM_VARIABLE, Above0, AtLeast1, Bool, Count, 
 ConfirmRuns = Annotated[int, Strict(), Ge(0), Le(1000), FROM_VARIABLE] | Literal["auto"]
 """The number of further runs of a suspect.
 
-`auto` takes as many as it takes to name a case that always fails.
+`auto` makes as many as it takes to name a case that always fails.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBudget(Options):
-    """The limits of one run. A run that exceeds them is marked."""
+    """The limits of one run. Runs that exceed them are marked."""
 
     max_cost_usd: Above0 | None = None
     max_tokens: Above0 | None = None
@@ -41,8 +41,8 @@ class TagRule(Options):
     critical: Annotated[
         Bool,
         Field(
-            description="A regression of one of them, or a missed bar, is red whatever else the"
-            " gate allows."
+            description="A regression of one of them, or a missed bar, is red"
+            " regardless of the rest of the gate."
         ),
     ] = False
 
@@ -59,13 +59,13 @@ def _check_level(value: Any) -> str:
         with suppress(ValueError):
             return date.fromisoformat(value).isoformat()
     raise ValueError(
-        "expected a day such as 2026-12-31, or a commit by at least 7 of its digits, in quotes if"
+        "expected a day such as 2026-12-31, or at least 7 digits of a commit, in quotes if"
         f" it has no letters; got {value!r:.80}"
     )
 
 
 Level = Annotated[str, BeforeValidator(_check_level)]
-"""The day or commit from which on a pass rate counts."""
+"""The day or commit from which a pass rate counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,23 +76,31 @@ class Gate(Options):
         Share | None, Field(description="The bar: the share of runs that must pass.")
     ] = None
     confidence: Annotated[
-        float, Strict(), Gt(0.5), Lt(1), FROM_VARIABLE, Field(description="How sure a red must be.")
+        float,
+        Strict(),
+        Gt(0.5),
+        Lt(1),
+        FROM_VARIABLE,
+        Field(description="The certainty that a red verdict needs."),
     ] = 0.95
     on_borderline: Annotated[
         Literal["warn", "fail"], Field(description="What to do when the verdict is borderline.")
     ] = "warn"
     prove: Annotated[
-        Bool, Field(description="Pass only if the rate is above the bar beyond doubt.")
+        Bool, Field(description="Pass only if the rate is above the bar with that confidence.")
     ] = False
     max_error_rate: Annotated[
-        Share, Field(description="More errored runs than this: no verdict, unless red anyway.")
+        Share,
+        Field(
+            description="With a larger share of errored runs, there is no verdict unless it is red."
+        ),
     ] = 0.05
     min_case_pass_rate: Annotated[
         Share | None,
-        Field(description="A bar for each case by itself, unless it has its own `min_pass_rate`."),
+        Field(description="A bar for each case, unless it has its own `min_pass_rate`."),
     ] = None
     per_variant: Annotated[
-        Bool, Field(description="Hold every provider and prompt to min_pass_rate.")
+        Bool, Field(description="Apply min_pass_rate to every provider and prompt.")
     ] = False
     tags: Annotated[
         Mapping[str, Share | TagRule],
@@ -111,7 +119,8 @@ class Gate(Options):
     max_budget_violations: Annotated[
         Count | None,
         Field(
-            description="This many runs may exceed budget.per_run; left out: they are only shown."
+            description="This many runs may exceed budget.per_run;"
+            " when left out, they are only shown."
         ),
     ] = None
     require_usage: Annotated[
@@ -131,22 +140,22 @@ class Gate(Options):
     require_baseline: Annotated[
         Bool | Literal["expected"],
         Field(
-            description="No verdict without a comparison; `expected`: only where one was expected,"
-            " not on a first run or where nothing was to be compared."
+            description="No verdict without a comparison; `expected`: only if one was expected,"
+            " not on a first run or without anything to compare."
         ),
     ] = False
     on_unchecked: Annotated[
         Literal["error", "warn"],
         Field(
-            description="What to do where your own code was not run: without secrets, as on forks,"
+            description="What to do if your own code was not run: without secrets, as on forks,"
             " or in a replay."
         ),
     ] = "error"
     drift_since: Annotated[
         Level | None,
         Field(
-            description="Accept what the base branch has lost since this day or commit: no warning"
-            " of drift for it."
+            description="Accept the base branch's losses since this day or commit: they cause no"
+            " warning of drift."
         ),
     ] = None
     ratchet: Annotated[
@@ -169,17 +178,17 @@ class Gate(Options):
 
     @property
     def alpha(self) -> float:
-        """The chance of a false alarm that `confidence` leaves."""
+        """The probability of a false alarm that `confidence` allows."""
         return round(1 - self.confidence, 12)  # 1 - 0.95 is 0.050000000000000044
 
     def case_bar(self, own: float | None) -> float | None:
-        """Return the bar of a case by itself, if it has one; its own wins."""
+        """Return the bar of a single case, if there is one; its own wins."""
         if own is None:
             return self.min_case_pass_rate
         return own
 
     def tag_bar(self, tag: str) -> float | None:
-        """Return the bar of the cases with a tag, if it has one."""
+        """Return the bar of the cases with a tag, if there is one."""
         rule = self.tags.get(tag)
         if isinstance(rule, TagRule):
             return rule.min_pass_rate
@@ -187,7 +196,7 @@ class Gate(Options):
 
     @property
     def tag_bars(self) -> Mapping[str, float]:
-        """The tags that have a bar."""
+        """The bars by tag."""
         bars = {tag: self.tag_bar(tag) for tag in self.tags}
         return {tag: bar for tag, bar in bars.items() if bar is not None}
 
@@ -211,7 +220,7 @@ class Budget(Options):
 
     @property
     def counts_cost(self) -> bool:
-        """Return True if anything here needs every answer's price to be known."""
+        """True if a limit needs every answer's price to be known."""
         return self.max_cost_usd is not None or self.per_run.max_cost_usd is not None
 
 
@@ -234,7 +243,7 @@ class Metric:
 def read_metric(text: str) -> Metric | None:
     """Parse the name of a metric, such as `recall.refund` or `language/accuracy`.
 
-    Returns None if the metric does not exist.
+    Return None if the metric does not exist.
     """
     task = USUAL_TASK
     if "/" in text:
