@@ -1,4 +1,4 @@
-"""AWS: credentials and signatures by botocore, and its streams of events."""
+"""AWS credentials and signatures with botocore, and AWS's event streams."""
 
 import asyncio
 import json
@@ -35,14 +35,14 @@ _NONE_FOUND = (
 
 
 class AwsCredentials:
-    """The credentials of one profile, which sign calls to Bedrock by Signature Version 4.
+    """The credentials of one profile, which sign calls to Bedrock with Signature Version 4.
 
     botocore finds them where AWS's own tools do. A bearer token in AWS_BEARER_TOKEN_BEDROCK wins.
-    Whatever may take time runs in a thread.
+    Requests for credentials run in a thread, because botocore blocks.
 
     Args:
         profile: a profile of AWS's configuration; None for the usual one.
-        region: the region that is called.
+        region: the region of the calls.
     """
 
     noun = "credentials"
@@ -51,25 +51,28 @@ class AwsCredentials:
     def __init__(self, profile: str | None, region: str | None) -> None:
         self._profile = profile
         self._region = region
-        self._found: Credentials | None = None
+        self._credentials: Credentials | None = None
         self._bearer_token: str | None = None
         self._lock = asyncio.Lock()
 
     async def fetch(self) -> None:
         async with self._lock:
-            if self._found is None and self._bearer_token is None:
+            if self._credentials is None and self._bearer_token is None:
                 await asyncio.to_thread(self._find)
 
     async def authorize(self, call: Call) -> Mapping[str, str]:
         await self.fetch()
         if self._bearer_token is not None:
             return {**call.headers, "Authorization": f"Bearer {self._bearer_token}"}
-        assert self._found is not None
-        if isinstance(self._found, RefreshableCredentials) and self._found.refresh_needed():
+        assert self._credentials is not None
+        if (
+            isinstance(self._credentials, RefreshableCredentials)
+            and self._credentials.refresh_needed()
+        ):
             async with self._lock:
-                await asyncio.to_thread(self._freeze, self._found)
+                await asyncio.to_thread(self._freeze, self._credentials)
         request = AWSRequest(call.method, str(call.url), dict(call.headers), call.data)
-        SigV4Auth(self._freeze(self._found), _SERVICE, self._region).add_auth(request)
+        SigV4Auth(self._freeze(self._credentials), _SERVICE, self._region).add_auth(request)
         return dict(request.headers.items())
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
@@ -79,10 +82,12 @@ class AwsCredentials:
             return not self._signs(refused)
 
     def _signs(self, headers: Mapping[str, str]) -> bool:
-        """Return True if the headers of a call are signed with the credentials of this moment."""
-        if self._found is None:  # but a bearer token, which stays the same
+        """Return True if the headers of a call are signed with the current credentials."""
+        if self._credentials is None:  # a bearer token, which never changes
             return True
-        return f" Credential={self._freeze(self._found).access_key}/" in headers["Authorization"]
+        return (
+            f" Credential={self._freeze(self._credentials).access_key}/" in headers["Authorization"]
+        )
 
     def _find(self) -> None:
         if self._profile is None:
@@ -92,18 +97,18 @@ class AwsCredentials:
                 self._bearer_token = token
                 return
         try:
-            found = Session(profile=self._profile).get_credentials()
+            credentials = Session(profile=self._profile).get_credentials()
         except (BotoCoreError, ClientError) as error:
             raise self._failure(error) from error
-        if found is None:
+        if credentials is None:
             raise ProviderError("auth", _NONE_FOUND)
-        self._freeze(found)
-        self._found = found
+        self._freeze(credentials)
+        self._credentials = credentials
 
-    def _freeze(self, found: Credentials) -> Credentials:
-        """Return the credentials of this moment, renewed if they are about to expire."""
+    def _freeze(self, credentials: Credentials) -> Credentials:
+        """Return the current credentials, renewed if they are about to expire."""
         try:
-            frozen = found.get_frozen_credentials()
+            frozen = credentials.get_frozen_credentials()
         except (BotoCoreError, ClientError) as error:
             raise self._failure(error) from error
         learn(frozen.secret_key)
@@ -131,7 +136,7 @@ class AwsCredentials:
 def aws_credentials(
     profile: str | None, region: str | None, resources: Resources
 ) -> AwsCredentials:
-    """Return the credentials of a profile, the same for all providers that name it."""
+    """Return the credentials of a profile, which providers with the same profile share."""
     known = resources.shared(_credentials)
     key = (profile, region)
     if key not in known:
@@ -147,7 +152,7 @@ def aws_region(profile: str | None) -> str:
     """Return the region of the environment, or of a profile.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no region is set.
     """
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if region:
@@ -163,11 +168,11 @@ def aws_region(profile: str | None) -> str:
 
 
 class AmazonEventReader:
-    """Reads events in AWS's binary framing as they come. The data of each is a JSON object with one
-    key: the event's type.
+    """Reads events in AWS's binary framing as they arrive. The data of each is a JSON object with
+    one key: the event's type.
 
     Args:
-        start: when the request was made, by `time.perf_counter`.
+        start: the time of the request by `time.perf_counter`.
     """
 
     def __init__(self, start: float) -> None:
@@ -176,10 +181,10 @@ class AmazonEventReader:
         self._buffer = EventStreamBuffer()
 
     def feed(self, chunk: bytes) -> None:
-        """Read what came next.
+        """Read the next chunk.
 
         Raises:
-            ProviderError: it is not a stream of events.
+            ProviderError: the data is not a stream of events.
         """
         self._buffer.add_data(chunk)
         try:

@@ -30,14 +30,14 @@ from ci_evals.providers.model_api import CamelCase, Endpoint, ModelOptions, syst
 from ci_evals.providers.parts import address_refused, attach
 
 _IN_INFERENCE_CONFIG = ("maxTokens", "stopSequences", "temperature", "topP")
-_NAMES = {  # of Converse's settings, as they are written and as other vendors call them
+_NAMES = {  # Converse's settings by their own names and by those of other vendors
     **{name: name for name in _IN_INFERENCE_CONFIG},
     "max_tokens": "maxTokens",
     "stop": "stopSequences",
     "stop_sequences": "stopSequences",
     "top_p": "topP",
 }
-_FORMATS = {  # of images and documents, by the end of a media type
+_FORMATS = {  # formats of images and documents, by the end of a media type
     "jpeg": "jpeg",
     "png": "png",
     "gif": "gif",
@@ -52,7 +52,7 @@ _FORMATS = {  # of images and documents, by the end of a media type
     "plain": "txt",
     "markdown": "md",
 }
-_KINDS: Mapping[str, ErrorKind] = {  # of exceptions in a stream
+_KINDS: Mapping[str, ErrorKind] = {  # kinds of exceptions in a stream
     "internalServerException": "server",
     "modelStreamErrorException": "server",
     "modelTimeoutException": "server",
@@ -67,7 +67,7 @@ class Bedrock(ModelOptions):
     """A model of Amazon Bedrock. Settings such as the temperature go into `params.inferenceConfig`.
 
     Args:
-        region: the AWS region; that of the environment or the profile when left out.
+        region: the AWS region; the environment's or the profile's when left out.
         profile: the profile of AWS's configuration whose credentials sign the calls.
     """
 
@@ -92,23 +92,23 @@ class Bedrock(ModelOptions):
 
     @property
     def is_signed(self) -> bool:
-        """Return True if the calls are signed with AWS credentials."""
+        """True if the calls are signed with AWS credentials."""
         if self.api_key is not None or self.token is not None:
             return False
         return self.profile is not None or self.wants_credentials
 
     def problems(self, folder: Path) -> list[str]:
         if find_spec("botocore") is None:
-            return ["takes botocore: install ci-evals with the extra `bedrock`"]
-        found = ModelOptions.problems(self, folder)
+            return ["needs botocore: `pip install 'ci-evals[bedrock]'`"]
+        problems = ModelOptions.problems(self, folder)
         if self.is_signed:
-            why = "the AWS credentials are sent there; leave it out, or set `api_key` instead"
-            found += authorization_problems(self.headers, why)
+            why = "the AWS credentials use this header; remove it, or set `api_key` instead"
+            problems += authorization_problems(self.headers, why)
         for name in self.params:
             if name in _IN_INFERENCE_CONFIG:
                 example = f"params: {{inferenceConfig: {{{name}: …}}}}"
-                found.append(f"params.{name}: belongs into `inferenceConfig`: {example}")
-        return found
+                problems.append(f"params.{name}: belongs in `inferenceConfig`: {example}")
+        return problems
 
     def credentials(self, resources: Resources) -> HttpCredentials | None:
         if self.is_signed:
@@ -132,7 +132,7 @@ class Bedrock(ModelOptions):
         return Converse(located.endpoint(resources, path, self.params, is_quoted=True))
 
     def _with_region(self) -> "Bedrock":
-        """Return the settings with a region where one is needed."""
+        """Return the settings with a region if one is needed."""
         if self.region is not None or (self.base_url and not self.is_signed):
             return self
         from ci_evals.plugins.clouds.aws import aws_region
@@ -187,8 +187,8 @@ class Converse:
         return response
 
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """Return the turns of a conversation. The API wants those of user and assistant to take
-        turns, and tool results from the user.
+        """Return the turns of a conversation. The API requires that user and assistant alternate,
+        and that tool results come from the user.
         """
         spoken = [message for message in messages if message.role != "system"]
         turns = []
@@ -200,10 +200,10 @@ class Converse:
         return turns
 
     def _assemble(self, events: Sequence[Event]) -> "_Answer":
-        """Return a streamed answer as if it had come at once.
+        """Return a streamed answer in the form of one that is not streamed.
 
         Raises:
-            ProviderError: it was broken off, or an event has another shape.
+            ProviderError: the stream broke off, or an event has another shape.
         """
         blocks: dict[int, _Block] = {}
         stop_reason = usage = first_token_s = None
@@ -221,9 +221,9 @@ class Converse:
                 stop_reason = event.message_stop.stop_reason
             if event.metadata is not None:
                 usage = event.metadata.usage
-        for came in events:
-            if came.name.endswith("Exception"):
-                raise self._exception(came)
+        for raw_event in events:
+            if raw_event.name.endswith("Exception"):
+                raise self._exception(raw_event)
         if stop_reason is None:
             raise self._endpoint.broken_off()
         message = _Message([blocks[index] for index in sorted(blocks)])
@@ -266,7 +266,7 @@ def _blocks(message: Message, folder: Path) -> list[dict[str, Any]]:
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
     spec: dict[str, Any] = {"name": tool.name, "inputSchema": {"json": tool.parameters}}
-    if tool.description:  # which may not be empty
+    if tool.description:  # the API refuses an empty one
         spec["description"] = tool.description
     return {"toolSpec": spec}
 
@@ -286,11 +286,12 @@ def _block(part: Part, folder: Path) -> dict[str, Any]:
     form = _FORMATS.get(end)
     if form is None:
         formats = ", ".join(_FORMATS.values())
-        text = f"Bedrock takes no file of the type {sent.media_type}: it takes {formats}"
+        text = f"Bedrock does not accept files of the type {sent.media_type}; it accepts {formats}"
         raise ProviderError("rejected", text)
     content = {"format": form, "source": {"bytes": sent.base64}}
     if sent.is_image:
         return {"image": content}
+    # The API accepts only these characters in the name of a document.
     name = re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", PurePosixPath(sent.name).stem).strip()
     return {"document": {"name": name or "file", **content}}
 
@@ -324,7 +325,7 @@ class _Block(CamelCase):
 
     @property
     def sent_back(self) -> dict[str, Any] | None:
-        """The block as a part of the conversation; None for one that is empty."""
+        """The block as a part of the conversation; None if it is empty."""
         if self.tool_use is not None:
             return _tool_use(self.tool_use.call)
         if self.reasoning_content is not None:
@@ -334,7 +335,7 @@ class _Block(CamelCase):
         return None
 
     def add(self, delta: _Delta) -> bool:
-        """Add a piece; return False if it is none of the output, but of a thought."""
+        """Add a piece; return False if it belongs to a thought instead of the output."""
         if delta.reasoning_content is not None:
             self._add_thought(delta.reasoning_content)
         if delta.text:
@@ -345,7 +346,7 @@ class _Block(CamelCase):
         return bool(delta.text) or delta.tool_use is not None
 
     def _add_thought(self, piece: Mapping[str, Any]) -> None:
-        """Add a piece of a thought: text or the signature, or all of one that is encrypted."""
+        """Add a piece of a thought: text, the signature, or a whole encrypted thought."""
         if "redactedContent" in piece:
             self.reasoning_content = dict(piece)
             return
@@ -375,7 +376,7 @@ class _Usage(CamelCase):
 
     @property
     def tokens(self) -> Usage:
-        """All tokens: `inputTokens` leaves out what was written to the cache or read from it."""
+        """All tokens. The API's `inputTokens` excludes tokens of the cache."""
         cached = self.cache_read_input_tokens or 0
         written = self.cache_write_input_tokens or 0
         return Usage(self.input_tokens + written + cached, self.output_tokens, cached)

@@ -1,4 +1,4 @@
-"""Google Cloud: application default credentials by google-auth."""
+"""Google Cloud's application default credentials, with google-auth."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,23 +23,23 @@ _ADVICE = (
 class GoogleCredentials:
     """The application default credentials. See `http_messages.HttpCredentials`.
 
-    Tokens are fetched in a thread: before the first call, when they expire, and when one is
-    refused.
+    Tokens are fetched in a thread, because google-auth blocks: before the first call, when they
+    expire, and when one is refused.
     """
 
     noun = "credentials"
     expired_status = 401
 
     def __init__(self, _: Resources) -> None:
-        self._found: Any = None
+        self._credentials: Any = None
         self._lock = asyncio.Lock()
 
     async def fetch(self) -> None:
         async with self._lock:
-            if self._found is None:
-                self._found = await asyncio.to_thread(_find)
-            if not self._found.valid:
-                await asyncio.to_thread(_refresh, self._found)
+            if self._credentials is None:
+                self._credentials = await asyncio.to_thread(_find)
+            if not self._credentials.valid:
+                await asyncio.to_thread(_refresh, self._credentials)
 
     async def authorize(self, call: Call) -> Mapping[str, str]:
         await self.fetch()
@@ -47,38 +47,39 @@ class GoogleCredentials:
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
         async with self._lock:
+            # Otherwise another call has refreshed the token meanwhile.
             if refused["authorization"] == self._headers({})["authorization"]:
-                await asyncio.to_thread(_refresh, self._found)
+                await asyncio.to_thread(_refresh, self._credentials)
         return True
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         authorized = dict(headers)
-        self._found.apply(authorized)
+        self._credentials.apply(authorized)
         return authorized
 
 
 def _find() -> Any:
     try:
-        found, _project = google.auth.default(scopes=_SCOPES)
+        credentials, _project = google.auth.default(scopes=_SCOPES)
     except DefaultCredentialsError as error:
         why = readable(str(error.args[0])).rstrip(".")
         text = f"no Google credentials: {why}; {_ADVICE}"
         raise ProviderError("auth", text) from error
-    return found
+    return credentials
 
 
-def _refresh(found: Any) -> None:
+def _refresh(credentials: Any) -> None:
     try:
-        found.refresh(Request())
+        credentials.refresh(Request())
     except GoogleAuthError as error:
         kind: ErrorKind = "auth"
         if isinstance(error, TransportError):
             kind = "network"
-        text = f"no token of Google: {readable(str(error))}; {_ADVICE}"
+        text = f"no Google token: {readable(str(error))}; {_ADVICE}"
         raise ProviderError(kind, text) from error
-    learn(found.token)
+    learn(credentials.token)
 
 
 def google_credentials(resources: Resources) -> GoogleCredentials:
-    """Return the credentials, the same for all providers."""
+    """Return the credentials, which all providers share."""
     return resources.shared(GoogleCredentials)

@@ -1,4 +1,4 @@
-"""Google Cloud's Vertex AI: Gemini by `generateContent`, Claude by `rawPredict`."""
+"""Google Cloud's Vertex AI: Gemini with `generateContent`, Claude with `rawPredict`."""
 
 import os
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class Vertex(Gemini):
     """A model of Vertex AI: Gemini, a tuned Gemini, or Claude.
 
     Args:
-        project: the Google Cloud project; that of the environment when left out.
-        location: the region or multi-region that is called; that of the environment, or `global`,
-            when left out.
+        project: the Google Cloud project; the environment's when left out.
+        location: the region or multi-region of the calls; the environment's, or `global`, when left
+            out.
     """
 
     kind: ClassVar[str] = "vertex"
@@ -56,16 +56,16 @@ class Vertex(Gemini):
         return self.model.startswith("claude")
 
     def problems(self, folder: Path) -> list[str]:
-        found = []
+        problems = []
         is_installed = _is_installed("google.auth") and _is_installed("requests")
         if self.wants_credentials and not is_installed:
-            found.append("takes google-auth: install ci-evals with the extra `vertex`")
+            problems.append("needs google-auth: `pip install 'ci-evals[vertex]'`")
         if self.wants_credentials:
-            why = "Google's credentials are sent there; leave it out, or set `api_key` or `token`"
-            found += authorization_problems(self.headers, f"{why} instead")
+            why = "Google's credentials use this header; remove it, or set `api_key` or `token`"
+            problems += authorization_problems(self.headers, f"{why} instead")
         if self._is_claude:
-            return found + ModelOptions.problems(self, folder)
-        return found + Gemini.problems(self, folder)
+            return problems + ModelOptions.problems(self, folder)
+        return problems + Gemini.problems(self, folder)
 
     def credentials(self, resources: Resources) -> HttpCredentials | None:
         if self.wants_credentials:
@@ -96,7 +96,7 @@ class Vertex(Gemini):
         """Return the resource name of the model.
 
         Raises:
-            ConfigError: there is no project.
+            ConfigError: no project is set.
         """
         if self.model.startswith("projects/"):
             return self.model
@@ -106,14 +106,14 @@ class Vertex(Gemini):
         project = self.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
         if project:
             return f"projects/{project}/locations/{self._location}/{model}"
-        if self.api_key is not None:  # which knows its project
+        if self.api_key is not None:  # the key identifies the project
             return model
         text = "project: name the Google Cloud project, or set GOOGLE_CLOUD_PROJECT"
         raise ConfigError([Problem("", None, "", text)])
 
 
 def _is_installed(module: str) -> bool:
-    """Return True if a module can be imported, without importing more than its packages."""
+    """Return True if a module exists, importing only the packages around it."""
     package = module.rpartition(".")[0]
     if package and find_spec(package) is None:
         return False

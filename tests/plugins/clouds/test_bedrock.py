@@ -490,7 +490,7 @@ def test_settings_in_the_wrong_place_are_problems() -> None:
 
 def test_a_header_that_would_replace_the_signature_is_a_problem() -> None:
     headers = {"authorization": "Bearer mine-123456"}
-    why = "the AWS credentials are sent there; leave it out, or set `api_key` instead"
+    why = "the AWS credentials use this header; remove it, or set `api_key` instead"
     assert Bedrock(model=MODEL, headers=headers).problems(Path()) == [
         f"headers.authorization: {why}"
     ]

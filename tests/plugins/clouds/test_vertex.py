@@ -160,7 +160,7 @@ async def test_no_project_is_a_problem_unless_there_is_a_key(
 
 def test_a_header_that_would_replace_the_token_is_a_problem() -> None:
     options = Vertex(model="gemini-2.5-flash", headers={"Authorization": "Bearer mine-123456"})
-    why = "Google's credentials are sent there; leave it out, or set `api_key` or `token` instead"
+    why = "Google's credentials use this header; remove it, or set `api_key` or `token` instead"
     assert options.problems(Path()) == [f"headers.Authorization: {why}"]
     assert replace(options, api_key=Secret("AIza12345")).problems(Path()) == []
 
@@ -221,7 +221,7 @@ async def test_a_refused_key_file_is_an_auth_error(
 ) -> None:
     write_key_file(tmp_path / "key.json", f"{server.url}/token")
     server.answers(Scripted({"error": "invalid_grant", "error_description": "gone"}, 400))
-    with pytest.raises(ProviderError, match=r"no token of Google: .*invalid_grant") as caught:
+    with pytest.raises(ProviderError, match=r"no Google token:  .*invalid_grant") as caught:
         await GoogleCredentials(resources).fetch()
     assert caught.value.kind == "auth"
 
