@@ -1,5 +1,5 @@
 """The provider `task`: a command works in a fresh sandbox of a task folder, then the task's
-verifier rewards what it left there.
+verifier rewards the result.
 """
 
 import asyncio
@@ -47,18 +47,18 @@ class TaskAgent(ProgramOptions):
 
     Args:
         command: the agent with its arguments, each a template over `input`, `case`, `run`, `model`,
-            `params` and `folder`, the suite's; it reads the instruction on stdin. A text is split
-            as a POSIX shell would.
+            `params` and `folder` (the suite's); it reads the instruction from stdin. A text is
+            split as a POSIX shell would.
         env: added to the environment of the agent and of the verifier.
         transcript: the format in which a coding agent prints its work: `claude-code`, `codex`,
             `gemini-cli` or `opencode`.
         transcript_file: the file in the working copy that has the transcript; stdout when left
             out.
         model: the `model` of the templates, unless a case overrides it.
-        params: likewise; those that a case overrides win.
-        sandbox: where it runs: `docker`; `podman`; `folder`, a temporary one on this machine;
-            `auto`, Docker or else Podman for tasks that ask for an image and a folder for the
-            others; or `module:function`.
+        params: the `params` of the templates; a case's overrides win.
+        sandbox: where it runs: `docker`; `podman`; `folder`, a temporary folder on this machine;
+            `auto`, Docker or else Podman for tasks with an image and a folder for others; or
+            `module:function`.
     """
 
     kind: ClassVar[str] = "task"
@@ -81,27 +81,27 @@ class TaskAgent(ProgramOptions):
         return f"task:{Path(self.argv[0]).name}"
 
     def problems(self, folder: Path) -> list[str]:
-        found = ProgramOptions.problems(self, folder)
+        problems = ProgramOptions.problems(self, folder)
         if self.transcript_file is not None and self.transcript is None:
-            found.append("transcript_file: name its format: add `transcript`")
-        if found:
-            return found
+            problems.append("transcript_file: name its format: add `transcript`")
+        if problems:
+            return problems
         for word in self.argv:
             try:
                 template_sandbox().from_string(word)
             except TemplateSyntaxError as error:
                 shown = one_line(word, 80)
-                found.append(f"command: {shown!r} is not a valid template: {error.message}")
+                problems.append(f"command: {shown!r} is not a valid template: {error.message}")
         if self.sandbox in BUILT_IN:
-            return found
+            return problems
         if target_parts(self.sandbox) is None:
             names = ", ".join(BUILT_IN)
-            found.append(f"sandbox: expected module:function, or one of {names}")
-            return found
+            problems.append(f"sandbox: expected module:function, or one of {names}")
+            return problems
         problem = missing_target(self.sandbox, folder)
         if problem is not None:
-            found.append(f"sandbox: {problem}")
-        return found
+            problems.append(f"sandbox: {problem}")
+        return problems
 
     def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
         for request in requests:
@@ -125,7 +125,7 @@ class TaskAgent(ProgramOptions):
         """Make the live agent.
 
         Raises:
-            ConfigError: its sandbox cannot be imported.
+            ConfigError: the sandbox cannot be imported.
         """
         make_sandbox: MakeSandbox
         match self.sandbox:
@@ -141,12 +141,12 @@ class TaskAgent(ProgramOptions):
 
 
 def needs_container(task: Task) -> bool:
-    """Return True if a task asks for an image."""
+    """Return True if a task needs an image."""
     return bool(task.image or task.has_dockerfile)
 
 
 class _AutomaticSandbox:
-    """A container for the tasks that ask for an image, and a folder for the others."""
+    """A container for tasks that need an image, and a folder for others."""
 
     def __init__(self) -> None:
         self._engine = ContainerEngine("docker", "podman")
@@ -182,7 +182,7 @@ class _Agent:
                 await asyncio.to_thread(shutil.rmtree, kept, ignore_errors=True)
 
     async def _work(self, task: Task, request: Request, sandbox: Sandbox, kept: Path) -> Response:
-        """Set up, let the agent work, and verify."""
+        """Set up the task, run the agent, and verify the result."""
         options = self._options
         env = {
             "TESTS_DIR": sandbox.tests,
@@ -220,11 +220,12 @@ class _Agent:
             raise
 
         verifier_s = task.verifier_timeout_s or request.timeout_s
+        # Only now, so that the agent could not read or change the tests.
         await sandbox.put_tests(task.folder / "tests")
         verify = ("bash", f"{sandbox.tests}/test.sh")
         verifier = await sandbox.run(verify, stdin=b"", env=env, timeout_s=verifier_s)
         await asyncio.to_thread(_keep, kept, "verifier", verifier, self._redactor)
-        # Its exit status says nothing: a verifier may end with the result of its tests.
+        # Its exit status is ignored: a verifier may end with the status of its tests.
         failure = _failure(verifier, "the verifier", verifier_s)
         if failure is not None and verifier.why != "exit":
             raise failure
@@ -234,7 +235,7 @@ class _Agent:
         return await asyncio.to_thread(_with_diff, response, kept)
 
     async def _get_logs(self, sandbox: Sandbox, kept: Path) -> None:
-        """Keep what is in the sandbox's `logs`, the diff without secrets."""
+        """Keep the sandbox's `logs`, with secrets removed from the diff."""
         await sandbox.get_logs(kept / "logs")
         await asyncio.to_thread(_redact, kept / "logs" / _DIFF, self._redactor)
 
@@ -245,7 +246,7 @@ class _Agent:
         failure: ProviderError | None,
         env: Mapping[str, str],
     ) -> Response:
-        """Return what the agent said: all that it printed, or what its transcript tells.
+        """Return the agent's answer: its whole output, or the answer in its transcript.
 
         Raises:
             ProviderError: the agent failed.
@@ -265,7 +266,7 @@ class _Agent:
 
 
 async def _put_repository(sandbox: Sandbox, checkout: Path) -> None:
-    if not hasattr(sandbox, "put_work"):  # one of the team's own
+    if not hasattr(sandbox, "put_work"):  # a sandbox of the team's own may lack it
         text = "the sandbox has no method `put_work`, which a task with a `repository` needs"
         raise ProviderError("environment", text)
     await sandbox.put_work(checkout)
@@ -275,12 +276,12 @@ def _render_command(options: TaskAgent, request: Request, folder: str) -> list[s
     """Return the words of an agent's command for one run.
 
     Raises:
-        ProviderError: one of them asks for what the run does not have.
+        ProviderError: a template uses a name without a value.
     """
     case = request.case
     model: Any = case.overrides.model or options.model
     if model is None:
-        model = Absent("`model` is not set: give it to the provider, or to `overrides` of the case")
+        model = Absent("`model` is not set: set it in the provider, or in `overrides` of the case")
     names = {
         "input": request.input,
         "case": {
@@ -312,7 +313,7 @@ def _instruction(request: Request) -> bytes:
 
 
 def _failure(ended: ProgramEnd, who: str, timeout_s: float) -> ProviderError | None:
-    """Return why a program did not end well; None if it did."""
+    """Return why a program failed; None if it did not."""
     detail = ended.stderr or None
     if ended.why == "timeout":
         return ProviderError("timeout", f"{who} did not end within {timeout_s:g} s", detail=detail)
@@ -327,10 +328,10 @@ def _failure(ended: ProgramEnd, who: str, timeout_s: float) -> ProviderError | N
 
 
 def _read_reward(logs: Path, ended: ProgramEnd) -> float:
-    """Read what the verifier wrote: a number in reward.txt, or `reward` in reward.json.
+    """Read the verifier's reward: a number in reward.txt, or `reward` in reward.json.
 
     Raises:
-        ProviderError: it wrote none, so that nothing can be said of the agent's work.
+        ProviderError: there is none, so there is no verdict on the agent's work.
     """
     as_text = logs / "reward.txt"
     as_json = logs / "reward.json"
@@ -350,11 +351,11 @@ def _read_reward(logs: Path, ended: ProgramEnd) -> float:
     return reward
 
 
-# What a run leaves behind.
+# Files that a run leaves behind.
 
 
 def _with_diff(response: Response, kept: Path) -> Response:
-    """Return a response with the diff among its metadata, and as the last step for readers."""
+    """Add the diff to the metadata of a response, and as its last step for readers."""
     path = kept / "logs" / _DIFF
     if not path.is_file():
         return response
@@ -369,7 +370,7 @@ def _with_diff(response: Response, kept: Path) -> Response:
 
 
 def _make_kept_folder(files: Path | None, provider: str, request: Request) -> Path:
-    """Make an empty folder for what a run leaves behind: below `files`, or a temporary one."""
+    """Make an empty folder for the files of a run: below `files`, or a temporary one."""
     if files is None:
         return Path(tempfile.mkdtemp(prefix="ci-evals-kept-"))
     cell = files / "tasks" / file_name(request.case.id) / file_name(provider)
@@ -381,16 +382,16 @@ def _make_kept_folder(files: Path | None, provider: str, request: Request) -> Pa
 
 
 def _keep(kept: Path, who: str, ended: ProgramEnd, redactor: Redactor) -> None:
-    """Keep what a program printed, without secrets."""
+    """Keep the output of a program, without secrets."""
     with _storage_errors(kept):
         (kept / f"{who}.stdout.txt").write_bytes(_without_secrets(ended.stdout, redactor))
         (kept / f"{who}.stderr.txt").write_bytes(_without_secrets(ended.stderr_tail, redactor))
 
 
 def _redact(file: Path, redactor: Redactor) -> None:
-    """Take secrets out of a file, if it is there.
+    """Remove secrets from a file, if it exists.
 
-    A link that came out of a container may lead to any file of this machine, so it is removed.
+    A symbolic link is removed: one from a container could lead to any file of this machine.
     """
     with _storage_errors(file):
         if file.is_symlink():
@@ -408,7 +409,7 @@ def _without_secrets(printed: bytes, redactor: Redactor) -> bytes:
 def _storage_errors(kept: Path) -> Iterator[None]:
     """Raise StorageError for an OSError.
 
-    That the results folder takes no file is not the agent's failure.
+    A results folder that cannot be written is not the agent's failure.
     """
     try:
         yield

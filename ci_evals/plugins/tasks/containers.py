@@ -1,4 +1,4 @@
-"""Sandboxes in containers of Docker or Podman, by their command lines."""
+"""Sandboxes in containers of Docker or Podman, controlled by their command lines."""
 
 import asyncio
 import os
@@ -18,10 +18,10 @@ _BUILD_S = 600.0
 
 
 class ContainerEngine:
-    """Docker or Podman. The engine is looked for once, and each image is built once.
+    """Docker or Podman. The engine is determined once, and each image is built once.
 
     Args:
-        programs: the engines that will do; the first that answers is taken.
+        programs: the engines to try; the first one that answers is used.
     """
 
     def __init__(self, *programs: str) -> None:
@@ -32,8 +32,8 @@ class ContainerEngine:
 
     @asynccontextmanager
     async def sandbox(self, task: Task) -> AsyncIterator[Sandbox]:
-        """Start a container of the task's image; at the end it is removed, with all that runs in
-        it.
+        """Start a container of the task's image; it is removed at the end, with everything that
+        runs in it.
 
         Raises:
             ProviderError: there is no engine, or no image.
@@ -45,7 +45,8 @@ class ContainerEngine:
             image = await self._image(program, task)
         name = f"ci-evals-{uuid4().hex}"
         remove = (program, "rm", "--force", "--volumes")
-        # The label is for whoever killed this process with SIGKILL, to find what it left.
+        # The label lets people find containers that are left after a SIGKILL of this process.
+        # `--init` reaps processes that the agent orphans.
         options = ["--detach", "--init", "--name", name, "--label", "ci-evals"]
         if task.cpus is not None:
             options += ["--cpus", f"{task.cpus:g}"]
@@ -61,6 +62,7 @@ class ContainerEngine:
                 await _succeed(program, "exec", name, "mkdir", "-p", for_reward)
                 yield container
             finally:
+                # Shielded: a cancellation must not leave the container running.
                 await asyncio.shield(_run([*remove, name], timeout_s=_QUICK_S))
 
     async def _find_program(self, task: Task) -> str:
@@ -78,9 +80,9 @@ class ContainerEngine:
         image = "an image of its own"
         if task.image:
             image = f"the image {task.image}"
-        need = f"the task {task.folder.name} asks for {image}"
+        need = f"the task {task.folder.name} needs {image}"
         why = ", and ".join([need, *complaints])
-        other = "give the provider another `sandbox`: folder, or module:function"
+        other = "use another `sandbox` of the provider: folder, or module:function"
         raise ProviderError("environment", f"{why}: start an engine, or {other}")
 
     async def _image(self, program: str, task: Task) -> str:
@@ -109,15 +111,15 @@ class _Container:
         self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
     ) -> ProgramEnd:
         command = [self._program, "exec", "--interactive"]
-        for name in env:  # names alone: values do not belong in the list of processes
+        for name in env:  # only names: the list of processes would show values, such as keys
             command += ["--env", name]
         command += [self._name, *argv]
         return await _run(command, stdin=stdin, env=env, timeout_s=timeout_s)
 
     async def put_work(self, source: Path) -> None:
         show = [self._program, "exec", self._name, "sh", "-c", "pwd"]
-        found = await _run(show, timeout_s=_QUICK_S)
-        work = found.stdout.decode().strip() or "/"
+        shown = await _run(show, timeout_s=_QUICK_S)
+        work = shown.stdout.decode().strip() or "/"
         await _succeed(self._program, "cp", f"{source}/.", f"{self._name}:{work}")
 
     async def put_tests(self, source: Path) -> None:

@@ -1,5 +1,5 @@
-"""Task folders as cases: `task.toml`, `instruction.md`, `tests/test.sh`, and the files of the
-task's `environment`.
+"""Reads task folders as cases: `task.toml`, `instruction.md`, `tests/test.sh`, and the files of
+`environment`.
 """
 
 import re
@@ -25,7 +25,7 @@ from ci_evals.suite.problems import check
 from ci_evals.suite.yaml import Lines, read_text
 
 PATTERN = "**/task.toml"
-_CLOSE = 0.85  # `gpus` is not a misspelt `cpus`, and `memory` is another tool's
+_CLOSE = 0.85  # `gpus` is not a misspelt `cpus`, and `memory` is a key of another tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Environment(Options):
 
 @dataclass(frozen=True, slots=True)
 class _TaskFile(Options):
-    """The keys of a task.toml that are read; others are for other tools."""
+    """The keys of a task.toml that ci-evals reads; others are for other tools."""
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     agent: _Limits = _Limits()
@@ -62,10 +62,10 @@ _SECTIONS = {
 
 
 def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ...]:
-    """Find the tasks in a folder, each a case that a full reward passes.
+    """Find the tasks in a folder, each a case that passes with a full reward.
 
     Args:
-        folder: where to look.
+        folder: the folder to search.
         pattern: a glob for the task.toml files, relative to the folder.
 
     Raises:
@@ -93,18 +93,18 @@ def read_task(path: Path, shown: str, pattern: str, root: Path) -> Case:
     Args:
         path: the task.toml.
         shown: its name in error messages.
-        pattern: the path or glob that it was found by.
+        pattern: the path or glob that it was found with.
         root: where the pattern starts.
 
     Raises:
-        ConfigError: it is not valid, or its instruction or its verifier is missing.
+        ConfigError: the file is not valid, or its instruction or its verifier is missing.
     """
     folder = path.parent
     file = _read_toml(path, shown)
     required = ("instruction.md", "tests/test.sh")
     missing = [name for name in required if not (folder / name).is_file()]
     if missing:
-        texts = [f"there is no {name} beside it" for name in missing]
+        texts = [f"there is no {name} next to it" for name in missing]
         raise ConfigError([Problem(shown, None, "", text) for text in texts])
     environment = file.environment
     repository = environment.repository
@@ -141,7 +141,7 @@ def read_task(path: Path, shown: str, pattern: str, root: Path) -> Case:
 def _task_id(path: Path, pattern: str, root: Path) -> str:
     """Return the task's folder, relative to the fixed part of the pattern.
 
-    Of `tasks/**/task.toml`, that is `tasks`.
+    The fixed part of `tasks/**/task.toml` is `tasks`.
     """
     for part in PurePosixPath(pattern).parts[:-1]:
         if any(char in part for char in "*?["):
@@ -176,10 +176,11 @@ def _read_toml(path: Path, shown: str) -> _TaskFile:
 
 
 def _check_repository(environment: _Environment, node: Node, folder: Path) -> Iterator[Problem]:
-    """Find what is wrong with the repository of a task, without fetching anything."""
+    """Yield the problems of a task's repository, without fetching anything."""
     revision = environment.revision
     if revision is not None and environment.repository is None:
-        yield node["revision"].problem("names a revision of no repository: add `repository`")
+        yield node["revision"].problem("there is no repository for this revision: add `repository`")
+    # Git would read it as an option.
     if revision is not None and revision.startswith("-"):
         yield node["revision"].problem("expected a commit, a tag or a branch")
     if environment.repository is None or is_url(environment.repository):
@@ -204,7 +205,7 @@ def _without_other_keys(section: Any, kind: type) -> Any:
 
 
 def _lines(text: str) -> Lines:
-    """Return the line of each section and of each key in it that is written in the usual way."""
+    """Return the lines of sections and keys in the usual notation: `tomllib` reports none."""
     root = Lines(1)
     section = root
     for number, line in enumerate(text.splitlines(), 1):
@@ -219,7 +220,7 @@ def _lines(text: str) -> Lines:
 
 
 def _digest(folder: Path) -> str:
-    """Return what identifies all files in a folder."""
+    """Return a digest of all files in a folder."""
     digest = blake2b(digest_size=16)
     for path in sorted(folder.rglob("*")):
         if path.is_file():

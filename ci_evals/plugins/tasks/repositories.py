@@ -1,5 +1,5 @@
-"""Repositories as fixtures of tasks: one revision, checked out once and copied for each run; and
-the diff of what an agent changed in a working copy.
+"""Repositories of tasks: one revision, checked out once and copied for each run; and the diff of an
+agent's changes.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def is_repository(folder: Path) -> bool:
 
 class Repositories:
     """Checks out each revision of a repository once per invocation, without its history: an agent
-    that could read what came after the revision might find the solution there.
+    might find the solution in later commits.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -47,10 +47,10 @@ class Repositories:
         self._stack = resources.stack
 
     async def checkout(self, task: Task) -> Path:
-        """Return a folder with the task's repository at its revision, which nobody may change.
+        """Return a folder with the task's repository at its revision, which must not be changed.
 
         Raises:
-            ProviderError: it could not be checked out.
+            ProviderError: the repository could not be checked out.
         """
         key = (str(task.repository), task.revision)
         async with self._lock:
@@ -66,12 +66,13 @@ async def _check_out(repository: str, revision: str | None, folder: Path) -> Non
     wanted = revision or "HEAD"
     fetch = ["fetch", "--quiet", "--depth", "1"]
     if not is_url(repository):
-        named = f"{wanted}^{{commit}}"
-        found = await _git("rev-parse", "--verify", "--quiet", named, cwd=Path(repository))
-        wanted = found.stdout.decode().strip()
+        # A fetch accepts a full commit id, but neither an abbreviated one nor `HEAD~1`.
+        commit = f"{wanted}^{{commit}}"
+        parsed = await _git("rev-parse", "--verify", "--quiet", commit, cwd=Path(repository))
+        wanted = parsed.stdout.decode().strip()
         if not wanted:
             why = "there is no such revision"
-            raise _not_checked_out(repository, revision, why, found)
+            raise _not_checked_out(repository, revision, why, parsed)
         fetch += ["--upload-pack", _ANY_COMMIT]
     commands = [
         ["init", "--quiet", "--initial-branch", "main"],
@@ -107,9 +108,9 @@ async def _git(*arguments: str, cwd: Path) -> ProgramEnd:
 
 
 class Changes:
-    """The changes that are made in a working copy from now on, found by git in the sandbox.
+    """The changes in a working copy, found by git in the sandbox.
 
-    Git's own files are kept outside of the working copy: an agent may commit, or have none.
+    Git's own files are kept outside the working copy: an agent may commit, or have no repository.
 
     Args:
         sandbox: has the working copy.
@@ -124,7 +125,7 @@ class Changes:
         self._tree: str | None = None
 
     async def start(self) -> bool:
-        """Remember the working copy as it is. Return False if git cannot do that here."""
+        """Record the state of the working copy. Return False if git is not available."""
         started = await self._git("init", "--quiet")
         if started is None or started.status or not await self._add():
             return False
@@ -135,7 +136,7 @@ class Changes:
         return True
 
     async def write(self) -> bool:
-        """Write the diff to `path` in the sandbox. Return False if git could not."""
+        """Write the diff to `path` in the sandbox. Return False if git failed."""
         if self._tree is None or not await self._add():
             return False
         looks = ("--no-color", "--no-ext-diff", "--no-textconv", f"--output={self.path}")
@@ -149,7 +150,7 @@ class Changes:
         return added is not None and added.status in (0, _SOME_UNREADABLE)
 
     async def _git(self, *arguments: str) -> ProgramEnd | None:
-        """Run git in the working copy; None if it is not there, or does not end."""
+        """Run git in the working copy; None if it is not installed, or does not end."""
         argv = ("git", *arguments)
         try:
             ended = await self._sandbox.run(argv, stdin=b"", env=self._env, timeout_s=_DIFF_S)

@@ -35,8 +35,7 @@ def local_environment() -> dict[str, str]:
 class Sandbox(Protocol):
     """One working copy of a task.
 
-    `tests` is the folder where a command inside finds the verifier, `logs` the one where it writes
-    what is kept.
+    Inside it, `tests` is the folder of the verifier, and `logs` the folder for files to keep.
     """
 
     tests: str
@@ -45,19 +44,19 @@ class Sandbox(Protocol):
     async def run(
         self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
     ) -> ProgramEnd:
-        """Run a command in the working copy to its end. Raises OSError if it cannot be started."""
+        """Run a command in the working copy to its end; raise OSError if it cannot be started."""
         ...
 
     async def put_work(self, source: Path) -> None:
-        """Copy what is in a folder of this machine into the working copy: a task's repository."""
+        """Copy the content of a folder on this machine into the working copy."""
         ...
 
     async def put_tests(self, source: Path) -> None:
-        """Make a folder of this machine appear as `tests`."""
+        """Copy the content of a folder on this machine to `tests`."""
         ...
 
     async def get_logs(self, target: Path) -> None:
-        """Copy what is in `logs` into a folder of this machine."""
+        """Copy the content of `logs` into a folder on this machine."""
         ...
 
 
@@ -68,7 +67,7 @@ MakeSandbox = Callable[[Task], AbstractAsyncContextManager[Sandbox]]
 async def folder_sandbox(task: Task) -> AsyncIterator[Sandbox]:
     """Make a temporary folder with the files of the task's `environment`.
 
-    At the end, the folder is removed and servers that were started in it are killed.
+    At the end, the folder is removed, and processes that were started in it are killed.
     """
     root = await asyncio.to_thread(_make_folder, task)
     descendants = Descendants()

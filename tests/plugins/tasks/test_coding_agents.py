@@ -354,7 +354,7 @@ async def test_a_repository_that_cannot_be_had_says_nothing_about_the_agent(
             'repository = "environment"',
             "environment.repository: is not a git repository: put files",
         ),
-        ('revision = "v1"', "environment.revision: names a revision of no repository: add"),
+        ('revision = "v1"', "environment.revision: there is no repository for this revision: add"),
         ('repository = ""', "repository"),
     ],
 )

@@ -183,7 +183,7 @@ def test_a_command_that_names_a_model_needs_one(tmp_path: Path) -> None:
     write_task(tmp_path)
     agent = provider(command=["sh", "--model", "{{ model }}"])
     config = write_suite(tmp_path, {"tasks": "tasks/*/task.toml"}, providers=[agent])
-    with pytest.raises(ConfigError, match=r"providers.0.: command: .* `model` is not set: give it"):
+    with pytest.raises(ConfigError, match=r"providers.0.: command: .* `model` is not set: set it"):
         load_suite(config, {})
     for word in ("{{ model | default('small') }}", "{% if model %}{{ model }}{% endif %}"):
         agent = provider(command=["sh", word])
@@ -356,10 +356,10 @@ async def test_without_an_engine_it_is_said_what_to_do(tmp_path: Path, docker: P
     status, kind, message = error_of(await one(tmp_path, sandbox="docker"))
     assert (status, kind) == ("errored", "environment")
     assert message == (
-        "the task add asks for the image x, and `docker` "
+        "the task add needs the image x, and `docker` "
         "does not answer (Cannot connect to the Docker daemon. Is it "
-        "running?): start an engine, or give the "
-        "provider another `sandbox`: folder, or module:function"
+        "running?): start an engine, or use another "
+        "`sandbox` of the provider: folder, or module:function"
     )
 
 
@@ -402,7 +402,7 @@ def test_what_is_missing_or_wrong_in_a_task_is_told(tmp_path: Path) -> None:
     )
     (task / "task.toml").write_text("")
     (task / "tests" / "test.sh").unlink()
-    assert "tasks/add/task.toml: there is no tests/test.sh beside it" in problems(tmp_path)
+    assert "tasks/add/task.toml: there is no tests/test.sh next to it" in problems(tmp_path)
 
 
 def test_a_pattern_that_matches_nothing_is_a_problem(tmp_path: Path) -> None:

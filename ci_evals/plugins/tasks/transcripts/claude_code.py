@@ -19,7 +19,7 @@ from ci_evals.plugins.tasks.transcripts.reader import (
 
 _EVENTS = frozenset({"system", "assistant", "user", "result", "stream_event", "rate_limit_event"})
 _LIMITS = frozenset({"error_max_turns", "error_max_budget_usd"})
-_STATUS = {  # of the reasons that a message of the assistant gives
+_STATUS = {  # HTTP statuses of the errors in messages of the assistant
     "authentication_failed": 401,
     "billing_error": 402,
     "rate_limit": 429,
@@ -30,7 +30,7 @@ _SYNTHETIC = "<synthetic>"  # the model of messages that the command itself made
 
 
 class ClaudeCode(TranscriptReader):
-    """Each message of the model is a request, and sub-agents have the name of their kind."""
+    """Each message of the model is a request; sub-agents are named after their type."""
 
     options = "--output-format stream-json --verbose"
 
@@ -61,7 +61,7 @@ class ClaudeCode(TranscriptReader):
         return True
 
     def _read_message(self, message: Mapping[str, Any], agent: str | None) -> None:
-        """Read a part of a message: one content block or several, with the message's id."""
+        """Read a part of a message: one or several content blocks with the message's id."""
         blocks = mappings_in(message.get("content"))
         texts = [text_at(block, "text") for block in blocks if block.get("type") == "text"]
         text = "\n".join(filter(None, texts))
@@ -83,7 +83,7 @@ class ClaudeCode(TranscriptReader):
     def _add_request(
         self, message: Mapping[str, Any], model: str, text: str, agent: str | None
     ) -> None:
-        """Add the request that a message answers; further parts of it add to its text."""
+        """Add the request of a message; further parts of the message extend its text."""
         message_id = text_at(message, "id")
         if message_id in self._requests:
             index = self._requests[message_id]
@@ -130,7 +130,7 @@ class ClaudeCode(TranscriptReader):
 
 
 def _usage(counts: Mapping[str, Any]) -> Usage | None:
-    """Return the tokens of Anthropic's `usage`, whose input leaves out what the cache had."""
+    """Return the tokens of Anthropic's `usage`, whose input excludes tokens of the cache."""
     if not counts:
         return None
     cached = count_at(counts, "cache_read_input_tokens")
@@ -140,7 +140,7 @@ def _usage(counts: Mapping[str, Any]) -> Usage | None:
 
 
 def _usage_of_models(models: Mapping[str, Any]) -> Usage | None:
-    """Return the tokens of all models, those of sub-agents included."""
+    """Return the tokens of all models, including those of sub-agents."""
     total = None
     for name in models:
         counts = mapping_of(models, name)

@@ -18,8 +18,8 @@ _STARTS = ("thread.", "turn.", "item.")
 
 
 class Codex(TranscriptReader):
-    """Commands, changes of files, searches and calls of MCP servers are tool calls. The events tell
-    neither the model nor its requests nor any time.
+    """Commands, changes of files, searches and calls of MCP servers are tool calls. The events have
+    neither the model nor its requests nor times.
     """
 
     options = "exec --json"
@@ -28,7 +28,7 @@ class Codex(TranscriptReader):
         kind = text_at(event, "type") or ""
         match kind:
             case "item.started" | "item.completed":
-                self.error = None  # a lost connection that was found again
+                self.error = None  # a lost connection was restored
                 self._read_item(mapping_of(event, "item"), is_done=kind == "item.completed")
             case "turn.started":
                 self.has_ended = False
@@ -36,7 +36,7 @@ class Codex(TranscriptReader):
                 self.has_ended = True
                 self.error = None
                 counts = mapping_of(event, "usage")
-                if counts:  # of the whole thread
+                if counts:  # the total of the thread, so it is not added up
                     self.usage = Usage(
                         count_at(counts, "input_tokens"),
                         count_at(counts, "output_tokens"),
@@ -87,7 +87,7 @@ class Codex(TranscriptReader):
                     self.end_call(item_id, None, _error_of(item))
 
     def _read_call(self, item: Mapping[str, Any], name: str, arguments: object) -> None:
-        """Start a call, unless its start has been read; some items are only ever completed."""
+        """Start a call unless it is open: some items have no event for their start."""
         if not self.is_open(item.get("id")):
             self.start_call(item.get("id"), name, arguments)
 

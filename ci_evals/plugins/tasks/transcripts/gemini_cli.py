@@ -20,14 +20,14 @@ _STATUS = {"FatalAuthenticationError": 401}
 
 
 class GeminiCli(TranscriptReader):
-    """Tool calls take as long as the time stamps of their events are apart."""
+    """The duration of a tool call is the difference of its events' time stamps."""
 
     options = "--output-format stream-json"
 
     def __init__(self) -> None:
         super().__init__()
         self.tells_steps = False
-        self._said: list[str] = []
+        self._pieces: list[str] = []
 
     def read(self, event: Mapping[str, Any]) -> bool:
         at_s = _seconds(event.get("timestamp"))
@@ -39,7 +39,7 @@ class GeminiCli(TranscriptReader):
                 self.model = text_at(event, "model")
             case "message":
                 if event.get("role") == "assistant":
-                    self._said.append(text_of(event.get("content")))
+                    self._pieces.append(text_of(event.get("content")))
             case "tool_use":
                 self._end_message()
                 arguments = mapping_of(event, "parameters")
@@ -62,9 +62,9 @@ class GeminiCli(TranscriptReader):
         return super().response()
 
     def _end_message(self) -> None:
-        """Make one message of the parts that were streamed."""
-        text = "".join(self._said).strip()
-        self._said.clear()
+        """Join the streamed pieces into one message."""
+        text = "".join(self._pieces).strip()
+        self._pieces.clear()
         if text:
             self.output = text
             self.add_step(Step("message", "assistant", result=text))
@@ -90,7 +90,7 @@ class GeminiCli(TranscriptReader):
             self._read_error(mapping_of(event, "error"))
 
     def _read_document(self, document: Mapping[str, Any]) -> None:
-        """Read the one object of `--output-format json`, which tells no steps."""
+        """Read the object of `--output-format json`, which has no steps."""
         self.has_ended = True
         self.output = text_of(document.get("response"))
         models = mapping_of(document, "stats", "models")

@@ -89,7 +89,7 @@ class OpenCode(TranscriptReader):
         )
         self.usage = usage + (self.usage or Usage())
         cost_usd = number_at(part, "cost")
-        if cost_usd:  # 0 where the price is not known, too
+        if cost_usd:  # 0 may also mean an unknown price
             self.cost_usd = cost_usd + (self.cost_usd or 0.0)
         if self._request is not None and self._request < len(self.steps):
             self.steps[self._request] = replace(self.steps[self._request], usage=usage)

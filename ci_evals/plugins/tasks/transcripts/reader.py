@@ -1,4 +1,4 @@
-"""The base of all formats: reads what a coding agent prints as steps, usage, cost and answer."""
+"""The base of all formats: reads steps, usage, cost and answer from a coding agent's output."""
 
 import json
 import re
@@ -14,31 +14,31 @@ from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS, as_respons
 from ci_evals.registry import Registry
 
 MAX_EVENT_BYTES = 10 * 1024**2
-"""Longer lines are left out: they are files or images, and take many times as much to decode."""
+"""Longer lines are skipped: they hold files or images, and decoding takes many times as much."""
 
 MAX_CHARACTERS = 2_000_000
-"""Of all steps together, so that a run's line of the journal stays readable."""
+"""The maximum for all steps together, so that a run's line in the journal stays readable."""
 
 _SHORT_CHARACTERS = 200
-"""Of a step, once the others have taken `MAX_CHARACTERS`."""
+"""The maximum for each further step after `MAX_CHARACTERS` are used up."""
 
 
 class TranscriptReader:
-    """Reads the events of one agent's run, in their order. Each format has a subclass.
+    """Reads the events of one agent's run in order. Each format has a subclass.
 
     Attributes:
         output: the final answer.
-        usage: the tokens; None if the agent does not tell.
-        cost_usd: the price, if the agent names it.
+        usage: the tokens; None if the agent does not report them.
+        cost_usd: the cost, if the agent reports it.
         model: the model that answered.
         finish_reason: why the agent stopped, in its own words.
-        error: why it could not go on, as `model_error` makes it.
-        has_ended: True once the agent has said that it is done.
-        tells_steps: False if what has been read is a summary, which leaves the steps unknown.
+        error: why it could not continue; see `model_error`.
+        has_ended: True after the agent's last event.
+        tells_steps: False if the transcript is a summary without steps.
     """
 
     options: ClassVar[str] = ""
-    """The options of the agent's command that make it print this format, for messages."""
+    """The options of the agent's command for this format, for messages."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -57,7 +57,7 @@ class TranscriptReader:
     def read(self, event: Mapping[str, Any]) -> bool:
         """Read one event. Return False if it is not of this format.
 
-        Foreign text: any field may be missing, or of another type.
+        Events are untrusted: any field may be missing, or have another type.
         """
         raise NotImplementedError
 
@@ -83,10 +83,10 @@ class TranscriptReader:
         """Add a tool call whose result comes with `end_call`.
 
         Args:
-            call_id: what identifies the call.
+            call_id: the id of the call.
             name: the tool.
-            arguments: a mapping; anything else is left out.
-            at_s: when it began, in seconds on any clock.
+            arguments: a mapping; anything else is dropped.
+            at_s: its start, in seconds on any clock.
             agent: the sub-agent that calls.
         """
         if len(self.steps) < MAX_STEPS:
@@ -104,7 +104,7 @@ class TranscriptReader:
         *,
         at_s: float | None = None,
     ) -> None:
-        """Add the result of a tool call; one that was never started is ignored."""
+        """Add the result of a tool call; ignore a call that was never started."""
         if str(call_id) not in self._open_calls:
             return
         index, started_s = self._open_calls.pop(str(call_id))
@@ -125,7 +125,7 @@ class TranscriptReader:
         self.steps[index] = replace(step, result=joined[:MAX_STEP_CHARACTERS])
 
     def is_open(self, call_id: object) -> bool:
-        """Return True if a tool call has been started and not ended."""
+        """Return True if a tool call has started and not ended."""
         return str(call_id) in self._open_calls
 
     def _cut(self, text: str | None) -> str | None:
@@ -149,7 +149,7 @@ class TranscriptReader:
         return cut or {}
 
     def response(self) -> Response:
-        """Return what has been read as a response."""
+        """Return the events so far as a response."""
         fields: dict[str, Any] = {
             "output": self.output,
             "usage": self.usage,
@@ -166,7 +166,7 @@ class TranscriptReader:
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """Read a transcript as far as it goes. Lines that are not events are skipped.
+        """Read a transcript, which may be cut off. Lines that are not events are skipped.
 
         Raises:
             ProviderError: there is no event of this format.
@@ -178,28 +178,28 @@ class TranscriptReader:
                 events += 1
         if not events:
             start = one_line(data[:400].decode(errors="replace"), 80)
-            said = "it is empty"
+            found = "it is empty"
             if start:
-                said = f"it starts with {start!r}"
+                found = f"it starts with {start!r}"
             advice = ""
             if cls.options:
                 advice = f"; run the agent with `{cls.options}`"
             name = TRANSCRIPTS.name_of(cls)
-            text = f"the output is not a transcript of {name}: {said}{advice}"
+            text = f"the output is not a transcript of {name}: {found}{advice}"
             raise ProviderError("bad_answer", text)
         return reader
 
     @classmethod
     def answer(cls, data: bytes, failure: ProviderError | None = None) -> Response:
-        """Return the answer that a transcript tells.
+        """Return the answer in a transcript.
 
         Args:
-            data: what the agent wrote.
-            failure: why its program did not end well; None if it did.
+            data: the agent's output.
+            failure: why its program failed; None if it did not.
 
         Raises:
-            ProviderError: the agent failed, by its program's end or by its own words; or the
-                transcript is cut off. `partial` is the response as far as it came.
+            ProviderError: the agent failed, according to its program or its transcript; or the
+                transcript is cut off. `partial` is the response so far.
         """
         try:
             reader = cls.of(data)
@@ -224,33 +224,33 @@ def _failure_of(
 ) -> ProviderError | None:
     """Return why an agent failed; None if it did not.
 
-    A refusal of the model's API explains the end of a program, and not the other way round.
+    An error of the model's API is the cause of a program's failure, not its consequence.
     """
-    told = reader.error
-    how_far = f"its transcript has {number_of(len(response.steps or ()), 'step')}"
+    reported = reader.error
+    progress = f"its transcript has {number_of(len(response.steps or ()), 'step')}"
     if failure is None:
-        if told is None and not reader.has_ended:
-            return ProviderError("bad_answer", f"the agent's transcript is cut off; {how_far}")
-        return told
-    if told is not None and told.kind != "crash":
-        told.detail = failure.detail
-        return told
-    if told is not None:
-        failure.message = f"{failure.message}: {told.message}"
+        if reported is None and not reader.has_ended:
+            return ProviderError("bad_answer", f"the agent's transcript is cut off; {progress}")
+        return reported
+    if reported is not None and reported.kind != "crash":
+        reported.detail = failure.detail
+        return reported
+    if reported is not None:
+        failure.message = f"{failure.message}: {reported.message}"
     elif not reader.has_ended:
-        failure.message = f"{failure.message}; {how_far}"
+        failure.message = f"{failure.message}; {progress}"
     return failure
 
 
 def model_error(message: str, status: int | None = None) -> ProviderError:
-    """Return the error of an agent that could not go on.
+    """Return the error of an agent that could not continue.
 
-    Limits, refused keys, used-up accounts and failures of the model's API say nothing about the
-    agent; everything else is the agent's own failure.
+    Rate limits, refused keys, used-up accounts and failures of the model's API are not the agent's
+    fault; everything else is.
 
     Args:
-        message: the agent's words.
-        status: the HTTP status that the API answered; None if there is none.
+        message: the agent's message.
+        status: the HTTP status of the API's answer; None if unknown.
     """
     kind: ErrorKind = "crash"
     if status == 429:
@@ -261,16 +261,16 @@ def model_error(message: str, status: int | None = None) -> ProviderError:
         kind = "rejected"
     elif status is not None and status >= 500:
         kind = "environment"
-    said = one_line(message, 300) or "no reason given"
-    return ProviderError(kind, f"the agent stopped: {said}", status=status)
+    reason = one_line(message, 300) or "no reason given"
+    return ProviderError(kind, f"the agent stopped: {reason}", status=status)
 
 
 def status_in(message: str) -> int | None:
-    """Return the HTTP status that an agent's message names: `status 429`, `"code": 429`."""
-    found = re.search(r"\b(?:status|code|API Error)\b\W{1,8}(?:code\W{1,3})?([45]\d\d)\b", message)
-    if found is None:
+    """Return the HTTP status in an agent's message: `status 429`, `"code": 429`."""
+    status = re.search(r"\b(?:status|code|API Error)\b\W{1,8}(?:code\W{1,3})?([45]\d\d)\b", message)
+    if status is None:
         return None
-    return int(found[1])
+    return int(status[1])
 
 
 def _events(data: bytes) -> Iterator[Mapping[str, Any]]:
@@ -291,7 +291,7 @@ def _events(data: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def _events_of_document(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON objects of a document that is written over several lines."""
+    """Yield the JSON objects of a document that spans several lines."""
     starts = [place for place in (data.find(b"\n{"), data.find(b"\n[")) if place >= 0]
     if data[:1] in (b"{", b"["):
         starts = [0]
@@ -314,11 +314,11 @@ def _objects(line: bytes) -> Iterator[Mapping[str, Any]]:
             yield each
 
 
-# Fields of events, which may be missing or of another type.
+# Fields of events, which may be missing or have another type.
 
 
 def mapping_of(value: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """Return the mapping at a path of keys; an empty one if there is none."""
+    """Return the mapping at a path of keys; an empty one if it is missing."""
     for name in names:
         inner = value.get(name)
         if not isinstance(inner, Mapping):
@@ -328,22 +328,22 @@ def mapping_of(value: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 def mappings_in(value: object) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list; nothing of anything else."""
+    """Return the mappings in a list; an empty list for anything else."""
     if not isinstance(value, list):
         return []
     return [item for item in value if isinstance(item, Mapping)]
 
 
 def text_at(value: Mapping[str, Any], name: str) -> str | None:
-    """Return a text that is not empty; None if there is none."""
-    found = value.get(name)
-    if isinstance(found, str) and found:
-        return found
+    """Return a text that is not empty; None if it is missing."""
+    text = value.get(name)
+    if isinstance(text, str) and text:
+        return text
     return None
 
 
 def text_of(value: object) -> str:
-    """Return a value as text: texts as they are, the texts of content parts, else JSON."""
+    """Return a value as text: a text itself, the texts of content parts, else JSON."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -363,21 +363,23 @@ def _json_text(value: object) -> str:
 
 
 def number_at(value: Mapping[str, Any], name: str) -> float | None:
-    """Return a number of at least 0; None if there is none."""
-    found = value.get(name)
-    if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < MAX_TOKENS:
-        return found
+    """Return a number of at least 0; None if it is missing."""
+    number = value.get(name)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    if 0 <= number < MAX_TOKENS:
+        return number
     return None
 
 
 def count_at(value: Mapping[str, Any], name: str) -> int:
-    """Return a whole number of at least 0; 0 if there is none."""
+    """Return a whole number of at least 0; 0 if it is missing."""
     return int(number_at(value, name) or 0)
 
 
 def status_at(value: Mapping[str, Any], name: str) -> int | None:
-    """Return an HTTP status; None if there is none."""
-    found = value.get(name)
-    if isinstance(found, int) and 100 <= found <= 599:
-        return found
+    """Return an HTTP status; None if it is missing."""
+    status = value.get(name)
+    if isinstance(status, int) and 100 <= status <= 599:
+        return status
     return None
