@@ -18,8 +18,7 @@ WITHOUT_RAY = (
 )
 OTHER_PROCESS = (sys.executable, "-m", "ci_evals")
 REMEDY = (
-    "needs Ray, which is not installed: install ci-evals with its extra `ray`, or ray[client] 2.60"
-    " or later"
+    "needs Ray, which is not installed: `pip install 'ci-evals[ray]'`, or ray[client] 2.60 or later"
 )
 
 

@@ -53,10 +53,10 @@ from ci_evals.user_code.threads import call_in_thread
 
 _REACH_S = 5.0
 _CONNECT_S = 60.0
-_NODE_S = 300.0  # within which an autoscaler may bring a node that has room
+_NODE_S = 300.0  # the time for an autoscaler to add a node with room
 _POLL_S = 2.0
 _GRACE_S = 5.0
-_MOST_LOST = 5  # nodes, in one call
+_MOST_LOST = 5  # nodes that may die during one call
 _PACKAGES = ("pip", "uv", "conda", "container", "image_uri")
 _NEVER_SHIPPED = (".env", ".git", "__pycache__")
 
@@ -65,11 +65,10 @@ _NEVER_SHIPPED = (".env", ".git", "__pycache__")
 async def connect(
     options: Ray, suite: CalledSuite, portable: Portable, files: Path | None
 ) -> AsyncIterator["RayExecutor"]:
-    """Connect to the cluster that a suite names, ship the suite's folder, and see that its code
-    works there.
+    """Connect to a suite's cluster, ship the suite's folder, and check that its code works there.
 
     Args:
-        options: the cluster, and what a run takes.
+        options: the cluster, and the resources of a run.
         suite: the suite.
         portable: its providers and graders that will run there.
         files: the results folder, for files that runs leave behind; None keeps none.
@@ -93,7 +92,7 @@ async def _connection(
     if ray.is_initialized():
         text = "this process is connected to a Ray cluster already: call `ray.shutdown()` first"
         raise _problem(place, text)
-    start = "start one with `ray start --head`, or leave `address` out for one on this machine"
+    start = "start one with `ray start --head`, or remove `address` for one on this machine"
     await _check_reachable(address, place, start)
     options: dict[str, Any] = {}
     if address == "local":
@@ -102,7 +101,8 @@ async def _connection(
     connected = asyncio.Event()
     over = Event()
 
-    # In one thread, as what Ray starts on this machine ends with the thread that started it.
+    # In one thread, because processes that Ray starts on this machine end with the thread that
+    # started them.
     def hold() -> None:
         ray.init(
             address,
@@ -126,7 +126,7 @@ async def _connection(
         is_open = True
     except asyncio.CancelledError:
         over.set()
-        # What Ray has started by now would otherwise outlive this process.
+        # Otherwise, processes that Ray has started so far would outlive this one.
         await asyncio.wait([holding], timeout=_CONNECT_S)
         raise
     except (ConnectionError, TimeoutError) as error:
@@ -140,7 +140,7 @@ async def _connection(
     finally:
         waiting.cancel()
         if not is_open:
-            over.set()  # should it still succeed
+            over.set()  # ends a connection that succeeds later
     try:
         yield
     finally:
@@ -167,11 +167,11 @@ def _problem(place: Place, text: str) -> ConfigError:
 
 
 def runtime_env(options: Ray, suite: CalledSuite, *, is_own: bool) -> dict[str, Any]:
-    """Return the runtime environment of the job: the suite's folder, its requirements, and what the
-    suite adds.
+    """Return the runtime environment of the job: the suite's folder, its requirements, and the
+    suite's own settings.
 
-    Variables are no part of it, as Ray writes it into logs; they go with the calls. A cluster of
-    our own on this machine has what is installed here.
+    It has no variables, because Ray writes it to logs; they are sent with the calls. A cluster of
+    our own on this machine uses the packages that are installed here.
     """
     folder = suite.folder
     environment = dict(options.runtime_env)
@@ -193,13 +193,13 @@ def runtime_env(options: Ray, suite: CalledSuite, *, is_own: bool) -> dict[str, 
         packages = environment.get(key)
         if isinstance(packages, str):
             environment[key] = str(folder / packages)
-        elif not packages:  # nothing is to be installed
+        elif not packages:  # the suite asks for no packages
             environment.pop(key, None)
     return environment
 
 
 def _shipped(folders: Sequence[Path], shipped: Path | None) -> tuple[Path, ...]:
-    """Return the folders that are in the one that is shipped, relative to it."""
+    """Return the folders inside the shipped folder, relative to it."""
     if shipped is None:
         return ()
     inside = [each for each in folders if each.is_relative_to(shipped)]
@@ -211,7 +211,7 @@ class RayExecutor:
     `executors.Executor`.
 
     Args:
-        options: the cluster, and what a run takes.
+        options: the cluster, and the resources of a run.
         suite: the suite.
         files: the results folder; None keeps nothing.
     """
@@ -239,29 +239,28 @@ class RayExecutor:
         limits = {"num_cpus": options.num_cpus, "num_gpus": options.num_gpus}
         if options.memory_mb is not None:
             limits["memory"] = options.memory_mb * 1024**2
-        # A worker that dies is the code's own doing, and is not started again; for a node that
-        # dies, see `call`.
+        # A worker dies because of the code that it runs, so its task is not retried; for a node
+        # that dies, see `call`.
         self._remote = partial(ray.remote, max_retries=0, **limits)
         self._answer = self._remote()(worker.answer)
         self._grade = self._remote()(worker.grade)
-        # Pickled once, as workers know them by their bytes.
+        # Pickled once, because workers identify them by their bytes.
         self._graders: dict[int, tuple[Grader, bytes]] = {}
 
     async def check(self, portable: Portable, place: Place, *, is_own: bool) -> None:
-        """See that there is room on the cluster, and that providers and graders can be opened
-        there.
+        """Check that the cluster has room, and that providers and graders can be opened there.
 
         Args:
-            portable: what will run there.
+            portable: the providers and graders that will run there.
             place: where the suite names the cluster.
-            is_own: whether it was started for this suite, so that no other nodes will come.
+            is_own: True if it was started for this suite, so that no nodes will be added.
 
         Raises:
-            ConfigError: with all problems.
+            ConfigError: all problems.
         """
         own = version("ci-evals")
 
-        def versions() -> str | None:  # sent by value: the nodes may lack ci-evals
+        def versions() -> str | None:  # nested, so pickled by value: nodes may lack ci-evals
             from importlib import metadata  # noqa: PLC0415
 
             try:
@@ -294,18 +293,18 @@ class RayExecutor:
                 graders.append(pickled)
                 places_of_graders.append(where)
         try:
-            found = await self._run(self._remote()(worker.check), providers, graders)
+            problems_of_each = await self._run(self._remote()(worker.check), providers, graders)
         except ProviderError as error:
             text = f"the suite's code cannot be loaded there: {error.message}"
             raise _problem(place, text) from error
         places = [*places_of_providers, *places_of_graders]
-        for where, problems_there in zip(places, found, strict=True):
+        for where, problems_there in zip(places, problems_of_each, strict=True):
             problems += [problem.seen_from(where) for problem in problems_there]
         if problems:
             raise ConfigError(dict.fromkeys(problems))
 
     async def _first(self, remote: Any, place: Place, *, is_own: bool) -> Any:
-        """Return the result of the first task, for which there may be no room."""
+        """Return the result of the first task, or fail if no node has room for it."""
         start = time.monotonic()
         waiting = asyncio.ensure_future(self._result(remote.remote()))
         try:
@@ -318,7 +317,7 @@ class RayExecutor:
                 if has_waited and not any(map(self._fits, nodes)):
                     wanted = {name: amount for name, amount in self._amounts.items() if amount}
                     has = "; ".join(map(_describe, nodes))
-                    text = f"no node has room for a run, which takes {_list_amounts(wanted)}"
+                    text = f"no node has room for a run, which needs {_list_amounts(wanted)}"
                     raise _problem(place, f"{text}: the nodes have {has}")
         except RuntimeEnvSetupError as error:
             traceback = str(error).strip().splitlines() or [""]
@@ -331,7 +330,7 @@ class RayExecutor:
             waiting.cancel()
 
     def _fits(self, node: Mapping[str, float]) -> bool:
-        """Return True if a node, by its resources, has room for a run."""
+        """Return True if the resources of a node suffice for a run."""
         return all(node.get(name, 0) >= amount for name, amount in self._amounts.items())
 
     def open(self, options: ProviderOptions, resources: Resources) -> Provider:
@@ -340,7 +339,7 @@ class RayExecutor:
         return _RemoteProvider(self, _dump(options))
 
     def prepare(self, grader: Grader) -> None:
-        if not getattr(grader, "portable", False):  # else that was done on the cluster
+        if not getattr(grader, "portable", False):  # `check` has prepared portable ones there
             LOCAL.prepare(grader)
 
     async def grade(self, grader: Grader, answer: Answer) -> Finding:
@@ -360,11 +359,11 @@ class RayExecutor:
         return outcome.value
 
     async def answer(self, options: bytes, request: Request) -> Response:
-        """Have a provider answer, by its pickled options.
+        """Return the answer of a provider, given its pickled options.
 
         Raises:
-            ProviderError: it did not; or the cluster could not do it.
-            StorageError: a file that the run left cannot be written.
+            ProviderError: the provider or the cluster failed.
+            StorageError: a file that the run left behind cannot be written.
         """
         sent = cloudpickle.dumps(self._sent(request))
         outcome = await self.call(self._answer, options, sent)
@@ -376,9 +375,7 @@ class RayExecutor:
         return outcome.value
 
     def _sent(self, request: Request) -> Request:
-        """Return a request as the cluster gets it: without what is expected, and without other
-        providers and keys.
-        """
+        """Return a request for the cluster: without expectations, other providers and keys."""
         request = sendable_request(request)
         task = request.case.task
         if task is None or self._shipped is None:
@@ -388,19 +385,19 @@ class RayExecutor:
         return replace(request, case=case)
 
     async def call(self, remote: Any, called: bytes, given: bytes) -> Outcome:
-        """Run a task of `worker`, again where its node died, and return its outcome.
+        """Run a task of `worker`, again if its node died, and return its outcome.
 
-        The time that it waited for a place, or was lost with a node, is discounted.
+        Time spent waiting for a worker, or lost with a node, is excluded from the latency.
 
         Raises:
-            ProviderError: the cluster could not do it, or the worker died.
+            ProviderError: the cluster failed, or the worker died.
         """
         if len(given) > MAX_BYTES:
             size_mb = len(given) / 1024**2
             most_mb = MAX_BYTES // 1024**2
             text = (
-                f"what is asked takes {size_mb:,.0f} MB,"
-                f" more than the {most_mb} MB that a worker is sent"
+                f"the request has {size_mb:,.0f} MB,"
+                f" more than the limit of {most_mb} MB for a worker"
             )
             raise ProviderError("environment", text)
         start = time.perf_counter()
@@ -421,7 +418,7 @@ class RayExecutor:
         raise ProviderError("environment", text)
 
     async def _result(self, reference: Any) -> Any:
-        """Return what a task returns; a cancellation cancels it, by force if it does not end."""
+        """Return the result of a task; a cancellation cancels it, by force if it does not end."""
         future = asyncio.wrap_future(reference.future())
         try:
             await asyncio.wait([future])
@@ -432,6 +429,7 @@ class RayExecutor:
             finally:
                 if not future.done():
                     ray.cancel(reference, force=True)
+                # Retrieves the exception, or asyncio would warn about it.
                 future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         return future.result()
@@ -464,16 +462,16 @@ def _list_amounts(amounts: Mapping[str, float]) -> str:
 
 
 def _lost(error: RayError) -> ProviderError:
-    """Return the error of a call whose worker or node is gone."""
+    """Return the error of a call whose worker or node has died."""
     kind: ErrorKind = "environment"
     match error:
         case WorkerCrashedError():
             kind = "crash"
             text = "the worker process died: the code, or what it calls, ended it or crashed"
         case OutOfMemoryError():
-            text = "the node ran out of memory: say with `memory_mb` what a run takes"
+            text = "the node ran out of memory: set `memory_mb` to what a run needs"
         case ObjectStoreFullError() | OutOfDiskError():
-            text = "the cluster has no room for what is asked or answered"
+            text = "the cluster has no room for the request or the answer"
         case _:
             text = f"the cluster could not run it: {one_line(str(error), 300)}"
     return ProviderError(kind, text)
@@ -483,7 +481,7 @@ def _dump(called: Any) -> bytes:
     """Pickle a provider's options or a grader.
 
     Raises:
-        ConfigError: it holds something that can't be sent to another machine.
+        ConfigError: it has a value that cannot be sent to another machine.
     """
     try:
         return bytes(cloudpickle.dumps(called))
@@ -496,7 +494,7 @@ def _dump(called: Any) -> bytes:
 
 def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
-        if len(files) > 1:  # what is left of an earlier run
+        if len(files) > 1:  # their folder may have files of an earlier run
             shutil.rmtree(folder / os.path.commonpath(files), ignore_errors=True)
         for name, data in files.items():
             path = folder / name

@@ -18,22 +18,21 @@ from ci_evals.model.case import Case
 from ci_evals.model.fields import NonEmpty, NonNegative, Positive
 
 _NOT_INSTALLED = (
-    "needs Ray, which is not installed: install ci-evals with its extra `ray`, or ray[client] 2.60"
-    " or later"
+    "needs Ray, which is not installed: `pip install 'ci-evals[ray]'`, or ray[client] 2.60 or later"
 )
-_SETTINGS = {  # which Ray reads as it is imported
+_SETTINGS = {  # Ray reads these when it is imported
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what will be the default, without a warning
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # no logs of nodes among the progress
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the future default; without it, Ray warns
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # keeps logs of nodes out of the progress
 }
 _ADDRESS = r"auto|(ray://)?([^\s/:\[\]]+|\[[^\s/\[\]]+\]):[0-9]+"
 
 
 def check_address(text: str) -> str:
-    """Return the address of a cluster as it is.
+    """Return the address of a cluster unchanged.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not an address.
     """
     if not re.fullmatch(_ADDRESS, text):
         raise ValueError(f"expected host:6379, ray://host:10001 or auto, got {text!r:.100}")
@@ -70,33 +69,32 @@ class Ray(ExecutorOptions):
         Field(
             description=(
                 "`host:port`, `ray://host:port` or `auto`;"
-                " default: RAY_ADDRESS, else one on this machine."
+                " default: RAY_ADDRESS, else a cluster on this machine."
             )
         ),
     ] = None
-    num_cpus: Annotated[NonNegative, Field(description="CPUs that one run takes.")] = 1.0
-    num_gpus: Annotated[NonNegative, Field(description="GPUs that one run takes.")] = 0.0
-    memory_mb: Annotated[Positive | None, Field(description="Memory that one run takes.")] = None
+    num_cpus: Annotated[NonNegative, Field(description="CPUs that one run needs.")] = 1.0
+    num_gpus: Annotated[NonNegative, Field(description="GPUs that one run needs.")] = 0.0
+    memory_mb: Annotated[Positive | None, Field(description="Memory that one run needs.")] = None
     runtime_env: Annotated[
         Mapping[str, Any],
         AfterValidator(_check_runtime_env),
         Field(
             description=(
-                "Ray's runtime environment;"
-                " `working_dir` is the suite's folder unless it says otherwise."
+                "Ray's runtime environment; `working_dir` is the suite's folder unless it is set."
             )
         ),
     ] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, name: str, text: str) -> Self | None:
-        """Return what `ray` or `ray://host:port` stands for."""
+        """Return the options of `ray` or `ray://host:port`."""
         if text.startswith("ray://"):
             return cls(address=check_address(text))
         return cls() if text == name else None
 
     def filled_from(self, suite: ExecutorOptions) -> ExecutorOptions:
-        """Return these options with what the suite says of a run's needs."""
+        """Return these options with the resources that the suite sets for a run."""
         if not isinstance(suite, Ray):
             return self
         return replace(suite, address=self.address or suite.address)
@@ -104,7 +102,7 @@ class Ray(ExecutorOptions):
     def problems(
         self, folder: Path, cases: Sequence[Case], *, is_called: bool
     ) -> Iterator[tuple[Sequence[str], str]]:
-        """Yield a missing Ray, and a suite or a task that would not be shipped."""
+        """Yield problems: Ray is missing, or the suite or a task is outside the shipped folder."""
         if is_called and find_spec("ray") is None:
             yield (), _NOT_INSTALLED
         shipped = shipped_folder(self, folder)
@@ -142,7 +140,7 @@ class Ray(ExecutorOptions):
 
 
 def shipped_folder(options: Ray, folder: Path) -> Path | None:
-    """Return the folder that is shipped to the cluster; None if that is a package somewhere."""
+    """Return the folder that is shipped to the cluster; None if it is a remote package."""
     named = options.runtime_env.get("working_dir")
     if isinstance(named, str) and "://" in named:
         return None

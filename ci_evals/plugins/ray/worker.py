@@ -1,6 +1,4 @@
-"""The far end of the cluster: opens the team's code once for each worker process, and calls it
-there.
-"""
+"""Runs in worker processes of the cluster: opens the team's code once per process, and calls it."""
 
 import asyncio
 import os
@@ -27,7 +25,7 @@ from ci_evals.providers.base import Provider
 from ci_evals.user_code.folders import NO_CODE_FOLDERS, CodeFolders
 
 MAX_BYTES = 64 * 1024**2
-"""What is sent in either direction for one run, at most."""
+"""The maximum size of the data for one run, in either direction."""
 
 T = TypeVar("T")
 
@@ -37,12 +35,12 @@ class Site:
     """The settings that all calls of an invocation share.
 
     Args:
-        shipped: the folder that was shipped to the workers, where it was.
-        folder: the suite's folder in it, relative.
-        max_concurrency: the suite's.
-        keeps_files: whether files that a run leaves behind are wanted.
-        variables: added to the environment of the worker; a secret may be among them.
-        code_folders: those of the suite's code that were shipped, relative as `folder`.
+        shipped: the original path of the folder that was shipped to the workers.
+        folder: the suite's folder, relative to the shipped one.
+        max_concurrency: the suite's `max_concurrency`.
+        keeps_files: True if files that a run leaves behind are sent back.
+        variables: added to the environment of the worker; they may include secrets.
+        code_folders: the shipped folders of the suite's code, relative to the shipped one.
     """
 
     shipped: str
@@ -55,8 +53,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a call: a value or an error, its duration, and the files that it left, by
-    relative path.
+    """The result of a call: a value or an error, its duration, and the files that it left behind,
+    by relative path.
     """
 
     value: Response | Finding | None = None
@@ -65,16 +63,16 @@ class Outcome:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-# Tasks. What they take and return is pickled: it can be read only where the suite's folder is
-# importable.
+# Tasks. Their arguments and results are bytes, because they can be unpickled only where the suite's
+# folder is importable.
 
 
 def check(site: bytes, providers: Sequence[bytes], graders: Sequence[bytes]) -> bytes:
     """Open providers and prepare graders; return the problems of each, in order."""
     worker = _worker(site)
-    found = [worker.problems(worker.provider, options) for options in providers]
-    found += [worker.problems(worker.grader, grader) for grader in graders]
-    return pickle.dumps(found)
+    problems = [worker.problems(worker.provider, options) for options in providers]
+    problems += [worker.problems(worker.grader, grader) for grader in graders]
+    return pickle.dumps(problems)
 
 
 def answer(site: bytes, options: bytes, request: bytes) -> bytes:
@@ -93,14 +91,14 @@ def grade(site: bytes, grader: bytes, answered: bytes) -> bytes:
 
 
 class _Worker:
-    """One worker process. Its event loop lasts as long as it does, as clients of the team's code
-    may belong to it.
+    """One worker process. It keeps one event loop, because clients of the team's code may be bound
+    to it.
     """
 
     def __init__(self, site: Site) -> None:
         os.environ.update(site.variables)
         self._site = site
-        self._root = Path.cwd()  # Ray starts workers in the folder that was shipped
+        self._root = Path.cwd()  # Ray starts workers in the shipped folder
         self._files: Path | None = None
         if site.keeps_files:
             self._files = Path(tempfile.gettempdir()) / f"ci-evals-{uuid4().hex}"
@@ -116,7 +114,7 @@ class _Worker:
         self._resources = self._loop.run_until_complete(entering)
 
     def problems(self, opens: Callable[[bytes], object], pickled: bytes) -> tuple[Problem, ...]:
-        """Open a provider or a grader, and return the problems with it."""
+        """Open a provider or a grader, and return its problems."""
         try:
             opens(pickled)
         except ConfigError as error:
@@ -132,7 +130,7 @@ class _Worker:
         return self._opened[options]  # type: ignore[no-any-return]
 
     def grader(self, pickled: bytes) -> Any:
-        """Return a grader that is ready."""
+        """Return a prepared grader."""
         if pickled not in self._opened:
             grader = pickle.loads(pickled)
             grader.prepare()
@@ -140,7 +138,7 @@ class _Worker:
         return self._opened[pickled]
 
     def run(self, work: Awaitable[Outcome]) -> bytes:
-        """Do some work, which Ray may cancel, and return its outcome pickled."""
+        """Run work that Ray may cancel, and return its pickled outcome."""
         task = asyncio.ensure_future(work, loop=self._loop)
         # Ray cancels a task by interrupting its process.
         self._loop.add_signal_handler(signal.SIGINT, task.cancel)
@@ -158,7 +156,7 @@ class _Worker:
         """Ask a provider."""
         try:
             provider = self.provider(options)
-        except ConfigError as error:  # it could be opened elsewhere: the nodes are not alike
+        except ConfigError as error:  # `check` could open it on another node: the nodes differ
             text = self.relocate(str(error))
             return Outcome(error=ProviderError("environment", text))
         request: Request = pickle.loads(pickled)
@@ -174,7 +172,7 @@ class _Worker:
             value = await provider.answer(request)
         except StorageError as error:
             failure = ProviderError("environment", str(error))
-        except Exception as error:  # noqa: BLE001  it is not our code: its crash is its error
+        except Exception as error:  # noqa: BLE001  the team's own code; a crash is the run's error
             failure = ProviderError.of(error)
         duration_s = time.perf_counter() - start
         if failure is not None:
@@ -188,9 +186,9 @@ class _Worker:
             grader = self.grader(pickled)
         except ConfigError as error:
             return Outcome(error=GradingError(self.relocate(str(error))))
-        given: Answer = pickle.loads(answered)
+        answer: Answer = pickle.loads(answered)
         try:
-            finding = await judge(grader, given)
+            finding = await judge(grader, answer)
         except GradingError as error:
             error.message = self.relocate(error.message)
             if error.detail is not None:
@@ -204,13 +202,13 @@ class _Worker:
         return Outcome(finding)
 
     def relocate(self, text: str) -> str:
-        """Return a text with the names that files have where the suite was shipped from."""
+        """Return a text with the original paths of files instead of their paths on this machine."""
         if not self._site.shipped:
             return text
         return text.replace(f"{self._root}{os.sep}", f"{self._site.shipped}{os.sep}")
 
     def _left_files(self) -> Mapping[str, bytes]:
-        """Read what a run has left behind."""
+        """Read the files that a run has left behind."""
         if self._files is None:
             return {}
         files = {}
@@ -227,8 +225,8 @@ class _Worker:
         size_mb = len(pickled) / 1024**2
         most_mb = MAX_BYTES // 1024**2
         text = (
-            f"the answer, with the files that the run left, takes {size_mb:,.0f} MB,"
-            f" more than the {most_mb} MB that a worker may send"
+            f"the answer, with the files that the run left behind, has {size_mb:,.0f} MB,"
+            f" more than the limit of {most_mb} MB for a worker"
         )
         error: ProviderError | GradingError = ProviderError("bad_answer", text)
         if isinstance(outcome.value, Finding):

@@ -379,7 +379,7 @@ async def test_what_is_too_large_to_send_is_an_error_of_its_run(
     assert results["answer"]["status"] == "failed"
     assert results["answer"]["error"]["kind"] == "bad_answer"
     assert (
-        "takes 67 MB, more than the 64 MB that a worker may send"
+        "has 67 MB, more than the limit of 64 MB for a worker"
         in results["answer"]["error"]["message"]
     )
 
@@ -507,7 +507,7 @@ async def test_without_an_address_a_cluster_on_this_machine_is_started_and_ended
     write_project(tmp_path, None, cases=cases, executor={"num_gpus": 4})
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 2
-    assert "no node has room for a run, which takes CPU 1, GPU 4: the nodes have CPU " in ended.err
+    assert "no node has room for a run, which needs CPU 1, GPU 4: the nodes have CPU " in ended.err
 
 
 async def test_ray_client_and_a_folder_above_the_suite(cluster: Any, tmp_path: Path) -> None:
