@@ -1,4 +1,4 @@
-"""Suites of other tools: importers recognize files of their format, and make drafts of suites."""
+"""Imports suites of other tools: importers recognize files of a format, and make drafts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ from ci_evals.registry import IMPORTERS
 from ci_evals.suite.nodes import Node
 
 _WRONG_SHAPE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""Each of these comes of a value of another shape than the format has."""
+"""The exceptions that a value of an unexpected shape causes."""
 
 
 def translate_config(path: Path, config: Node) -> SuiteDraft | None:
     """Return a draft of another tool's config; None for anything else.
 
     Raises:
-        ConfigError: a file that it names cannot be read.
+        ConfigError: a file that the config names cannot be read.
     """
     return translate(Source(path, config.file, path.resolve().parent, config))
 
@@ -29,7 +29,7 @@ def translate(source: Source) -> SuiteDraft | None:
     """Return a draft of another tool's suite; None for a suite of ci-evals and anything else.
 
     Raises:
-        ConfigError: a file that it names cannot be read.
+        ConfigError: a file that the config names cannot be read.
     """
     name = _format_of(source)
     if name is None:
@@ -43,7 +43,7 @@ def translate(source: Source) -> SuiteDraft | None:
         raise ConfigError([problem]) from None
     except _WRONG_SHAPE as error:
         cause = f"{type(error).__name__}: {error}"
-        text = f"it looks like {name}, and is not in the shape of its files: {cause}"
+        text = f"it looks like {name}, but does not have the shape of its files: {cause}"
         problem = source.written.problem(text)
         raise ConfigError([problem]) from error
 
@@ -69,12 +69,11 @@ def import_suite(paths: Sequence[Path], folder: Path) -> SuiteDraft:
 
     Args:
         paths: the files.
-        folder: where the suite is to stand.
+        folder: the folder of the new suite.
 
     Raises:
         ConfigError: a file cannot be read.
-        UsageError: a file has an unknown format, or a further one has prompts or providers of its
-            own.
+        UsageError: a file has an unknown format, or a further one has its own prompts or providers.
     """
     draft = _import_file(paths[0], folder)
     for path in paths[1:]:
@@ -89,15 +88,15 @@ def _import_file(path: Path, folder: Path) -> SuiteDraft:
     draft = translate(source)
     if draft is None:
         known = ", ".join(IMPORTERS)
-        raise UsageError(f"{shown} is of no known format; known: {known}")
+        raise UsageError(f"{shown} has an unknown format; known: {known}")
     return draft
 
 
 def _append(draft: SuiteDraft, other: SuiteDraft, path: Path) -> None:
-    """Add the cases of another draft, which is of the file `path`."""
+    """Add the cases of another draft, made from the file `path`."""
     for key, value in other.suite.items():
         if key not in ("name", "cases") and value != draft.suite.get(key):
-            raise UsageError(f"{path.as_posix()} has {key} of its own: import it by itself")
+            raise UsageError(f"{path.as_posix()} has its own {key}: import it separately")
     cases = draft.suite.get("cases", [])
     more_cases = other.suite.get("cases", [])
     draft.suite["cases"] = cases + more_cases

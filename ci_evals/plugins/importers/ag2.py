@@ -10,7 +10,7 @@ from ci_evals.suite.nodes import Node
 
 _SCORERS = (
     "ag2 keeps its scorers in code: here an answer is compared with `reference_outputs`."
-    " Say what else is expected."
+    " Add further expectations."
 )
 
 

@@ -1,4 +1,4 @@
-"""`ci-evals import`: a suite of another tool, or traces, become a suite of ci-evals."""
+"""`ci-evals import`: turns a suite of another tool, or traces, into a suite of ci-evals."""
 
 import os
 import sys
@@ -31,13 +31,13 @@ from ci_evals.suite.load import load_suite
 @options.option(
     "--to", type=options.PATH, metavar="PATH", help="Write the suite there; default: to stdout."
 )
-@options.option("--force", is_flag=True, help="Overwrite what is there.")
+@options.option("--force", is_flag=True, help="Overwrite existing files.")
 def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> None:
     """Turn the config or dataset of another tool, or traces, into a suite.
 
-    The format is recognized by the content. What has no counterpart here is listed, and stays in
-    its place as a comment with the reason. Of several files, the first one is the suite, and the
-    others add cases.
+    The format is recognized by the content. Parts without a counterpart are listed, and kept in
+    their place as comments with the reason. If there are several files, the first one is the
+    suite, and the others add cases.
 
     Traces of an app become a case for each question, with the recorded answer as a reference that
     you confirm: until then, the case is in quarantine. Secrets are masked.
@@ -59,7 +59,7 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
     if to is None:
         say(sys.stdout, text)
         for name in draft.files:
-            click.echo(f"with --to, {name} is written beside the suite", err=True)
+            click.echo(f"with --to, {name} is written next to the suite", err=True)
     else:
         texts = {to: text}
         for name, content in draft.files.items():
@@ -69,10 +69,10 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
         click.echo(f"{lost.heading}: {lost}", err=True)
     if draft.lost:
         parts = number_of(len(draft.lost), "part")
-        click.echo(f"{parts} not imported, each a comment in its place", err=True)
+        click.echo(f"{parts} not imported, and kept as comments", err=True)
     weakening = [lost for lost in draft.lost if lost.weakens]
     if weakening:
-        click.echo(f"for want of {len(weakening)} of these, a wrong answer could pass", err=True)
+        click.echo(f"without {len(weakening)} of these, a wrong answer could pass", err=True)
     if to is not None:
         _check(to)
 
@@ -87,7 +87,7 @@ def _write(texts: Mapping[Path, str], *, force: bool) -> None:
 
 
 def _check(suite_file: Path) -> None:
-    """Say whether the new suite is complete, or what is still to do."""
+    """Print whether the new suite is complete, or what is still to do."""
     try:
         suite = load_suite(suite_file, {}, offline=True)
     except ConfigError as error:

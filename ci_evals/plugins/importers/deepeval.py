@@ -1,4 +1,4 @@
-"""deepeval: goldens, saved as JSON, JSONL or CSV."""
+"""Imports goldens of deepeval from JSON, JSONL or CSV."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _TOOLS_THRESHOLD = 0.5
 """The share of the expected tools that passes, as in `ToolCorrectnessMetric`."""
 _METRICS = (
     "deepeval keeps its metrics in code: here an answer is compared with the expected one."
-    " Say what else is expected."
+    " Add further expectations."
 )
 
 
@@ -58,7 +58,7 @@ def convert(source: Source) -> SuiteDraft:
         answers = [row for row in source.written.items() if as_data(row.value.get(key))]
         if answers:
             goldens = number_of(len(answers), "golden")
-            reason = f"{goldens} with what an earlier answer was: here every run gets a new one"
+            reason = f"{goldens} with an earlier answer: here every run gets a new one"
             comment = draft.lose(answers[0][key], f"golden: {key}", reason, weakens=False)
             draft.suite[comment] = None
     draft.suite["cases"] = cases
@@ -78,7 +78,7 @@ def _case(row: Node) -> dict[Any, Any]:
         case["id"] = str(golden["name"])
     case["input"] = golden["input"]
     if context := golden.get("context"):
-        if isinstance(context, str) and "|" in context:  # as deepeval writes it into CSV files
+        if isinstance(context, str) and "|" in context:  # deepeval's format in CSV files
             context = context.split("|")
         case["vars"] = {"context": context}
     expect: list[Any] = []
@@ -98,7 +98,7 @@ def _case(row: Node) -> dict[Any, Any]:
 
 
 def _tool(tool: Any) -> str:
-    """Return the name of a tool: its arguments are not compared unless the metric is told to."""
+    """Return the name of a tool; deepeval does not compare arguments by default."""
     if isinstance(tool, Mapping):
         return str(tool["name"])
     return str(tool)

@@ -1,4 +1,4 @@
-"""A suite on its way from another tool's format: values, comments among them, and lost parts."""
+"""A suite under translation from another tool's format: values, comments, and lost parts."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from ci_evals.redaction import Redactor
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines
 
-NOTHING_LIKE_IT = "there is nothing like it"
+NO_COUNTERPART = "ci-evals has no counterpart"
 _KEY_NAME = r"(?i)(api[-_]?key|token|secret|password|authorization)$"
 
 
@@ -20,10 +20,10 @@ class Lost:
 
     Args:
         file: the file that has it.
-        line: its line, if that is known.
-        what: its name, as `assert: bleu`.
+        line: its line, if known.
+        what: its name, such as `assert: bleu`.
         reason: why, and what to do instead.
-        weakens: True if an answer could pass for want of it.
+        weakens: True if a wrong answer could pass without it.
     """
 
     file: str
@@ -64,12 +64,12 @@ class LocatedText(str):
 
 @dataclass(slots=True)
 class SuiteDraft:
-    """A suite that is being made.
+    """A suite under construction.
 
     Args:
         origin: the name of the tool whose format it has.
         suite: the keys of the suite; has `YamlComment`s.
-        lost: what could not be translated.
+        lost: the parts that could not be translated.
         files: further files of the suite, by name, with their text.
     """
 
@@ -79,28 +79,28 @@ class SuiteDraft:
     files: dict[str, str] = field(default_factory=dict)
 
     def lose(self, written: Node, what: str, reason: str, *, weakens: bool) -> YamlComment:
-        """Note a part that is not translated, and return the comment that takes its place.
+        """Record a part that is not translated, and return a comment in its place.
 
         Args:
             written: the part.
-            what: its name, as `assert: bleu`.
+            what: its name, such as `assert: bleu`.
             reason: why, and what to do instead.
-            weakens: an answer could pass for want of it.
+            weakens: True if a wrong answer could pass without it.
         """
         lost = Lost(written.file, written.line, what, reason, weakens)
         self.lost.append(lost)
         return _comment(lost.heading, reason, written)
 
     def ignore(self, written: Node) -> YamlComment:
-        """Return the comment in place of a part that the original tool ignores, too."""
+        """Return a comment in place of a part that the original tool ignores as well."""
         return _comment("not imported", f"{self.origin} ignores it, too", written)
 
     def lose_other_keys(self, written: Node, known: Iterable[str]) -> dict[YamlComment, None]:
-        """Note the keys of a mapping that are not `known`, and return their comments."""
+        """Record the keys of a mapping that are not `known`, and return their comments."""
         comments: dict[YamlComment, None] = {}
         for key in written.value:
             if key not in known:
-                comment = self.lose(written[key], key, NOTHING_LIKE_IT, weakens=False)
+                comment = self.lose(written[key], key, NO_COUNTERPART, weakens=False)
                 comments[comment] = None
         return comments
 
@@ -119,7 +119,7 @@ def _comment(heading: str, reason: str, written: Node) -> YamlComment:
 
 
 def locate(value: Any, line: int | None) -> Any:
-    """Return a mapping or text that knows the line of its original; other values as they are."""
+    """Attach the line of the original to a mapping or text; return other values unchanged."""
     located: LocatedMapping | LocatedText
     if isinstance(value, dict):
         located = LocatedMapping(value)
@@ -132,7 +132,7 @@ def locate(value: Any, line: int | None) -> Any:
 
 
 def _plain(value: Any, line: int) -> tuple[Any, Lines]:
-    """Return a value without comments, and its lines; `line` is that of the value around it."""
+    """Return a value without comments, and its lines; `line` is its container's."""
     if isinstance(value, LocatedMapping | LocatedText):
         line = value.line or line
     lines = Lines(line)
@@ -155,12 +155,12 @@ def _plain(value: Any, line: int) -> tuple[Any, Lines]:
 
 
 def original(value: Any) -> str:
-    """Return a value as it may have been written, for a comment; API keys stay out."""
+    """Return the YAML of a value for a comment, without API keys."""
     return Redactor(()).clean_text(write_value(_without_keys(value)))
 
 
 def is_key(name: str, text: str) -> bool:
-    """Return True for a setting that is an API key itself, and no reference to one."""
+    """Return True for a setting that is an API key itself, not a reference to one."""
     if Redactor(()).clean_text(text) != text:
         return True
     return "{" not in text and re.search(_KEY_NAME, name) is not None
@@ -183,7 +183,7 @@ def _without_keys(value: Any) -> Any:
 
 
 def seconds(milliseconds: float) -> float:
-    """Return seconds, without a fraction where there is none."""
+    """Convert milliseconds to seconds, as an int if they are whole."""
     if milliseconds % 1000 == 0:
         return int(milliseconds // 1000)
     return milliseconds / 1000

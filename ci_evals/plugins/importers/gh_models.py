@@ -40,7 +40,7 @@ _GROUNDED = {
         " and that is not common knowledge."
     )
 }
-"""Groundedness where the data has no context."""
+"""Groundedness if the data has no context."""
 _SETTINGS = ("model", "modelParameters", "responseFormat", "jsonSchema")
 _KEYS = ("name", "description", *_SETTINGS, "messages", "testData", "evaluators")
 
@@ -89,7 +89,7 @@ def convert(source: Source) -> SuiteDraft:
 def _expectations(
     source: Source, draft: SuiteDraft, judges: dict[str, str], model: str
 ) -> list[Any]:
-    """Return the graders; add their judges, the name by the model."""
+    """Return the graders; add their judges' names to `judges`, by model."""
     evaluators = source.written["evaluators"]
     expect: list[Any] = []
     if not isinstance(evaluators.value, list):
@@ -141,7 +141,7 @@ def _prompt(turns: dict[str, Any]) -> Any:
 def _grader(
     value: Any, judges: dict[str, str], model: str, known: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the grader of an evaluator; `known` has those that are ready."""
+    """Return the grader of an evaluator; `known` has the built-in evaluators."""
     if not isinstance(value, Mapping):
         raise UntranslatableError("an evaluator is a mapping")
     string = value.get("string")
@@ -168,7 +168,7 @@ def _grader(
 
 
 def _choices(llm: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a judge that chooses among answers with scores."""
+    """Return the options of a judge with choices and scores."""
     choices = {str(each["choice"]): float(each["score"]) for each in llm.get("choices", ())}
     passing = [score for score in choices.values() if score > 0]
     if len(choices) < 2 or not passing:

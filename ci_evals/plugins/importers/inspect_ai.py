@@ -11,7 +11,7 @@ from ci_evals.suite.nodes import Node
 
 _SCORERS = (
     "Inspect keeps its scorers in code:"
-    " here the target is looked for in the answer, as by `includes`."
+    " here the answer must contain the target, as with `includes`."
 )
 _CHOICE = (
     "Answer the following multiple choice question. The last line of your answer has the form"
@@ -26,8 +26,8 @@ if not found:
     return {"passed": False, "reason": "has no line ANSWER: with a letter"}
 return sorted(re.sub(r"[\s,]", "", found[1])) == sorted(vars["answer"])
 """
-"""The letters after `ANSWER:` and no others, at the end of a line if they are there."""
-_MIXED = "it is multiple choice, and others are not: import these samples by themselves"
+"""Compares the letters after `ANSWER:`, preferably at the end of a line."""
+_MIXED = "it is multiple choice, and others are not: import these samples separately"
 _LOST = {
     "sandbox": "a task folder has an environment of its own: see providers of type `task`",
     "files": "a task folder has files of its own: see providers of type `task`",

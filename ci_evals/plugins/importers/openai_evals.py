@@ -1,4 +1,4 @@
-"""OpenAI Evals: an entry of the registry with its samples, or samples alone."""
+"""Imports OpenAI Evals: an entry of the registry with its samples, or only samples."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ for ideal in map(plain, vars["ideal"]):
         return True
 return False
 """
-"""Equality without case, punctuation and articles; either may be a part of the other."""
+"""Equality except for case, punctuation and articles; one may also be a part of the other."""
 _UNKNOWN_CLASS = "only match, includes, fuzzy, JSON and model-graded evals are known"
 
 
@@ -44,7 +44,7 @@ def recognize(source: Source) -> bool:
 
 
 def convert(source: Source) -> SuiteDraft:
-    """Make a draft of samples, or of the first eval among entries of the registry."""
+    """Make a draft of samples, or of the first eval of a registry file."""
     draft = SuiteDraft("OpenAI Evals")
     if isinstance(source.written.value, list):
         _add_samples(draft, source, "match", {})
@@ -75,7 +75,7 @@ def _add_eval(draft: SuiteDraft, source: Source) -> None:
         draft.suite[comment] = None
     _add_samples(draft, samples, kind, arguments)
     for name in others:
-        reason = f"{name} is a second eval of the file: import its samples by themselves"
+        reason = f"{name} is a second eval of the file: import its samples separately"
         comment = draft.lose(replace(root[name], path=""), name, reason, weakens=True)
         draft.suite[comment] = None
 
@@ -85,18 +85,18 @@ def _is_eval(entry: Any) -> bool:
 
 
 def _read_samples(source: Source, name: str) -> Source:
-    """Return the samples of an eval: beside its file, or in the folder `data` of the registry."""
+    """Return the samples of an eval: next to its file, or in the registry's folder `data`."""
     for folder in ("", "../data/", "../../data/"):
         if (source.path.parent / folder / name).is_file():
             return source.read(f"{folder}{name}")
-    reason = f"its samples are not there: {name!r} (looked in ../data, too)"
+    reason = f"its samples are missing: {name!r} (also looked in ../data)"
     raise ConfigError([source.written.problem(reason)])
 
 
 def _add_samples(
     draft: SuiteDraft, samples: Source, kind: str | None, arguments: Mapping[str, Any]
 ) -> None:
-    """Add samples as cases, graded as evals of the `kind` are; None for an unknown one."""
+    """Add samples as cases with the grading of a `kind` of evals; None for an unknown kind."""
     cases: list[Any] = []
     for row in samples.written.items():
         try:

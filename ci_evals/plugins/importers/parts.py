@@ -10,7 +10,7 @@ from ci_evals.model.response import Message, ToolCall
 from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError
 from ci_evals.plugins.importers.writing import YamlComment
 
-NO_PROVIDERS = "The file does not say what answers: name it under `providers`."
+NO_PROVIDERS = "The file names no providers: add them under `providers`."
 JUDGE = {"name": "judge", "type": "openai", "model": "gpt-4.1"}
 _QUARANTINE = timedelta(days=30)
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "developer": "system"}
@@ -21,7 +21,7 @@ def input_or_messages(value: Any) -> dict[str, Any]:
     """Return the `input` of a case, or its `messages` if the value is a chat.
 
     Raises:
-        UntranslatableError: a message of it is not a text.
+        UntranslatableError: a message is not a text.
     """
     if not isinstance(value, list) or not value:
         return {"input": value}
@@ -32,7 +32,7 @@ def input_or_messages(value: Any) -> dict[str, Any]:
         role = _ROLES.get(message["role"])
         content = message.get("content")
         if role is None or not isinstance(content, str):
-            reason = "a message of it has parts other than text, or a role of its own"
+            reason = "a message has parts other than text, or an unknown role"
             raise UntranslatableError(reason)
         role = _NAMED_ROLES.get(message.get("name", ""), role)
         messages.append({"role": role, "content": content})
@@ -40,7 +40,7 @@ def input_or_messages(value: Any) -> dict[str, Any]:
 
 
 def written_message(message: Message) -> dict[str, Any]:
-    """Return a message as the YAML of a case has it."""
+    """Return a message in the YAML form of a case."""
     written: dict[str, Any] = {"role": message.role, "content": message.text}
     if message.tool_calls:
         written["tool_calls"] = [_written_call(call) for call in message.tool_calls]
@@ -57,7 +57,7 @@ def _written_call(call: ToolCall) -> dict[str, Any]:
 
 
 def unconfirmed(answer: str | None, today: date, judge: Mapping[str, Any] = {}) -> dict[str, Any]:
-    """Return what a case expects whose right answer nobody has confirmed, and its quarantine.
+    """Return the expectations of a case whose answer is not confirmed, and its quarantine.
 
     Args:
         answer: the recorded answer, right or wrong; None without one.
@@ -74,7 +74,7 @@ def unconfirmed(answer: str | None, today: date, judge: Mapping[str, Any] = {}) 
 
 
 def one_of(grader: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Return a grader of one value, or `any_of` the same grader with each of several."""
+    """Return a grader for one value, or `any_of` the same grader for several values."""
     entries = [{grader: {"value": value}} for value in values]
     if len(entries) == 1:
         return entries[0]
@@ -82,7 +82,7 @@ def one_of(grader: str, values: Sequence[Any]) -> dict[str, Any]:
 
 
 def as_data(cell: Any) -> Any:
-    """Return the data that a cell of a CSV file has as JSON; any other value as it is."""
+    """Parse a cell of a CSV file that is JSON; return any other value unchanged."""
     if isinstance(cell, str) and cell.strip().startswith(("[", "{")):
         try:
             return json.loads(cell)
@@ -92,12 +92,12 @@ def as_data(cell: Any) -> Any:
 
 
 def tidy(draft: SuiteDraft) -> None:
-    """Write a draft as a person would: short forms, no redundant names, common parts once."""
+    """Make a draft look hand-written: short forms, no redundant names, common parts once."""
     suite = draft.suite
-    understood = _only_judges(_without_comments(suite.get("judges", ())))
+    default_judges = _only_judges(_without_comments(suite.get("judges", ())))
     cases = _without_comments(suite.get("cases", ()))
     for holder in (suite, *cases):
-        _shorten(holder.get("expect", ()), understood)
+        _shorten(holder.get("expect", ()), default_judges)
     if len(cases) < 2 or any("file" in case for case in cases):
         return
     _share_expectations(suite, cases)
@@ -110,7 +110,7 @@ def _without_comments(items: Iterable[Any]) -> list[Any]:
 
 
 def _only_judges(judges: Iterable[dict[str, Any]]) -> set[str]:
-    """Return the names of judges that are the only one of their kind, so graders can omit them."""
+    """Return the names of judges that are the only one of their kind, which graders can omit."""
     chats = set()
     embeddings = set()
     for judge in judges:
@@ -125,8 +125,8 @@ def _only_judges(judges: Iterable[dict[str, Any]]) -> set[str]:
     return only
 
 
-def _shorten(expect: Iterable[Any], understood: Container[str]) -> None:
-    """Leave out the `understood` judges, and use the short forms, in compositions, too."""
+def _shorten(expect: Iterable[Any], default_judges: Container[str]) -> None:
+    """Remove the names of default judges, and use short forms, also in compositions."""
     for entry in expect:
         if not isinstance(entry, dict):
             continue
@@ -134,8 +134,8 @@ def _shorten(expect: Iterable[Any], understood: Container[str]) -> None:
             if not isinstance(options, dict):
                 continue
             if name in ("all_of", "any_of"):
-                _shorten(options["of"], understood)
-            if options.get("provider") in understood:
+                _shorten(options["of"], default_judges)
+            if options.get("provider") in default_judges:
                 del options["provider"]
             grader = GRADERS.get(name) or GRADERS[name.removeprefix("not_")]
             if set(options) == {grader.short}:
@@ -143,7 +143,7 @@ def _shorten(expect: Iterable[Any], understood: Container[str]) -> None:
 
 
 def _share_expectations(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
-    """Write what every case expects once for the suite.
+    """Move the expectations that all cases share to the suite.
 
     A grader that has a comment in a case stays there.
     """
@@ -162,7 +162,7 @@ def _share_expectations(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> N
 
 
 def _share_vars(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
-    """Write vars that every case has, with the same value, once for the suite.
+    """Move the vars that all cases share, with the same value, to the suite.
 
     A var that has a comment in a case stays there.
     """
@@ -186,20 +186,20 @@ def _share_vars(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
 
 
 def _after_comments(parts: Iterable[Any]) -> list[Any]:
-    """Return the items or keys that stand right after a comment."""
-    found = []
+    """Return the items or keys directly after a comment."""
+    commented = []
     after_comment = False
     for part in parts:
         if isinstance(part, YamlComment):
             after_comment = True
         elif after_comment:
-            found.append(part)
+            commented.append(part)
             after_comment = False
-    return found
+    return commented
 
 
 def _insert(suite: dict[Any, Any], key: str, value: Any) -> None:
-    """Set a key of the suite; a new one stands before the cases."""
+    """Set a key of the suite; a new key is inserted before the cases."""
     if key in suite:
         suite[key] = value
         return

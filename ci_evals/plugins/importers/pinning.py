@@ -1,4 +1,4 @@
-"""`ci-evals case add`: a run of a report becomes a case of a suite."""
+"""`ci-evals case add`: turns a run of a report into a case of a suite."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -31,7 +31,7 @@ from ci_evals.suite.yaml import parse, read_text
 
 @click.group()
 def case() -> None:
-    """Keep a run of a report as a case."""
+    """Turn a run of a report into a case."""
 
 
 @case.command("add", context_settings=options.SETTINGS)
@@ -46,7 +46,7 @@ def case() -> None:
 @options.suite
 @options.option("--provider", help="The run of this provider.")
 @options.option("--prompt", help="The run with this prompt.")
-@options.option("--id", "name", help="The id of the new case; default: made of that of the run.")
+@options.option("--id", "name", help="The id of the new case; default: made from the run's case.")
 def case_add(
     run: str,
     report: Path | None,
@@ -55,11 +55,11 @@ def case_add(
     prompt: str | None,
     name: str | None,
 ) -> None:
-    """Keep a run of a report as a case of the suite.
+    """Turn a run of a report into a case of the suite.
 
     RUN is a case, or one of its runs: `refund#2`. The new case has its question or conversation,
-    and its answer as the reference of a judge. Nobody has confirmed that answer: until you delete
-    its `quarantine`, the case blocks nothing. It is added at the end of `cases`; the rest of the
+    and its answer as the reference of a judge. The answer is not confirmed: until you delete its
+    `quarantine`, the case blocks nothing. It is added at the end of `cases`; the rest of the
     file stays as it is.
 
     \b
@@ -76,13 +76,13 @@ def case_add(
     summary, cell, number = _find_run(report, run, provider, prompt)
     result = _result_of(summary, cell, number)
     ids = {each.id: each for each in suite.cases}
-    made: dict[str, Any] = {"id": _new_id(name, result.case, ids)}
-    made |= _question(result, ids.get(result.case), suite)
-    made |= _expected(result, suite, datetime.now(UTC).date())
-    made["metadata"] |= _origin(summary, result)
-    made = Redactor(suite.secrets).clean(made)
-    _append(path, made)
-    click.echo(f"added to {path.as_posix()}: {made['id']}", err=True)
+    new_case: dict[str, Any] = {"id": _new_id(name, result.case, ids)}
+    new_case |= _question(result, ids.get(result.case), suite)
+    new_case |= _expected(result, suite, datetime.now(UTC).date())
+    new_case["metadata"] |= _origin(summary, result)
+    new_case = Redactor(suite.secrets).clean(new_case)
+    _append(path, new_case)
+    click.echo(f"added to {path.as_posix()}: {new_case['id']}", err=True)
     click.echo("Confirm its answer, and delete its `quarantine`.", err=True)
 
 
@@ -101,14 +101,14 @@ def _find_run(
     if run not in known and start and end.isdecimal():
         name, number = start, int(end)
     cells = choose_cells(summaries, (name, provider, prompt))
-    found = []
+    matches = []
     for summary, numbers in zip(summaries, cells, strict=True):
-        found += [(summary, cell) for cell in numbers]
-    if len(found) > 1:
-        variants = ", ".join(str(each.report.plan.variant(cell)) for each, cell in found)
-        ways = "choose by --provider, --prompt or --report"
+        matches += [(summary, cell) for cell in numbers]
+    if len(matches) > 1:
+        variants = ", ".join(str(each.report.plan.variant(cell)) for each, cell in matches)
+        ways = "choose with --provider, --prompt or --report"
         raise UsageError(f"several variants have {name!r}: {variants}; {ways}")
-    ((summary, cell),) = found
+    ((summary, cell),) = matches
     return summary, cell, number
 
 
@@ -137,30 +137,30 @@ def _new_id(name: str | None, case_id: str, taken: Collection[str]) -> str:
 
 
 def _question(result: Result, original: Case | None, suite: CheckedSuite) -> dict[str, Any]:
-    """Return what a run asked, as keys of a case.
+    """Return the question of a run as keys of a case.
 
-    Without a prompt, that is what was sent. With one, it is what the case of the suite asks, since
-    the report has only what the prompt made of it.
+    Without a prompt, it is in the result. With a prompt, the result has only the rendered text, so
+    the question comes from the case in the suite.
 
     Raises:
-        UsageError: it is not known, too long or not a text.
+        UsageError: the question is unknown, too long or not a text.
     """
-    asked = result.messages
+    sent = result.messages
     input_ = None
     if result.prompt is not None:
         if original is None:
             raise UsageError(
-                f"the report has only what the prompt {result.prompt!r} made of {result.case!r}:"
-                " name the suite that has the case by --suite"
+                f"the report has {result.case!r} only as rendered by the prompt {result.prompt!r}:"
+                " name the suite that has the case with --suite"
             )
-        asked = tuple(original.messages)
+        sent = tuple(original.messages)
         input_ = original.input
-    elif any(len(message.text) > MAX_ASKED_CHARACTERS for message in asked):
-        raise UsageError(f"{result.case!r} asks too much: the report has only parts of it")
-    messages = [*asked, *_said(result)]
+    elif any(len(message.text) > MAX_ASKED_CHARACTERS for message in sent):
+        raise UsageError(f"the question of {result.case!r} is too long: the report cuts it")
+    messages = [*sent, *_earlier_turns(result)]
     is_text = all(isinstance(message.content, str) for message in messages)
     if not is_text or isinstance(input_, Message):
-        raise UsageError(f"{result.case!r} asks with files: copy its case by hand")
+        raise UsageError(f"the question of {result.case!r} has files: copy the case by hand")
     question: dict[str, Any] = {}
     if input_ is None and len(messages) == 1 and messages[0].role == "user":
         input_ = messages.pop().text
@@ -173,12 +173,12 @@ def _question(result: Result, original: Case | None, suite: CheckedSuite) -> dic
         if own:
             question["vars"] = own
     if not question:
-        raise UsageError(f"the report does not say what {result.case!r} asks")
+        raise UsageError(f"the report does not have the question of {result.case!r}")
     return question
 
 
-def _said(result: Result) -> list[Message]:
-    """Return what a conversation said before its last answer; nothing for other runs."""
+def _earlier_turns(result: Result) -> list[Message]:
+    """Return the messages of a conversation before its last answer; none for other runs."""
     if result.response is None or not result.response.turns:
         return []
     messages = []
@@ -189,7 +189,7 @@ def _said(result: Result) -> list[Message]:
 
 
 def _expected(result: Result, suite: CheckedSuite, today: date) -> dict[str, Any]:
-    """Return what is expected, the quarantine, and what was recorded as metadata.
+    """Return the expectations, the quarantine, and the recorded details as metadata.
 
     The recorded answer is the reference of the suite's first judge; without a judge, it is kept as
     metadata.
@@ -233,15 +233,15 @@ def _append(path: Path, case: Mapping[str, Any]) -> None:
     """Add a case at the end of the list of a suite.
 
     Raises:
-        UsageError: the file is not YAML with a list of cases that can be continued. It says what
-            to paste.
-        ConfigError: the suite would be wrong; the file stays as it was.
+        UsageError: the file is not YAML with a list of cases that can be extended. The message has
+            the text to paste.
+        ConfigError: the suite would be invalid; the file is left unchanged.
     """
     before = path.read_bytes()
     text = _with_case(read_text(path, path.as_posix()), path.as_posix(), case)
     if text is None:
         raise UsageError(
-            f"{path.as_posix()} has no list of cases that can be continued: add this to yours\n"
+            f"{path.as_posix()} has no list of cases that can be extended: add this to yours\n"
             + write_case(case, 2)
         )
     if b"\r\n" in before:
@@ -255,7 +255,7 @@ def _append(path: Path, case: Mapping[str, Any]) -> None:
 
 
 def _with_case(text: str, file: str, case: Mapping[str, Any]) -> str | None:
-    """Return the text of a suite with a further case; None if that cannot be done safely."""
+    """Return the text of a suite with a further case; None if it cannot be added safely."""
     if not file.endswith((".yaml", ".yml")):
         return None
     suite, lines, _ = parse(text, file)
@@ -279,8 +279,10 @@ def _with_case(text: str, file: str, case: Mapping[str, Any]) -> str | None:
     changed = "\n".join(rows)
     if not changed.endswith("\n"):
         changed += "\n"
-    found, _, problems = parse(changed, file)
-    if problems or found != {**suite, "cases": [*cases, case]}:
+    # The text is edited by lines, to keep the user's formatting. Parsing proves that nothing else
+    # has changed.
+    parsed, _, problems = parse(changed, file)
+    if problems or parsed != {**suite, "cases": [*cases, case]}:
         return None
     return changed
 

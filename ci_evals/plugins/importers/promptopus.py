@@ -66,7 +66,7 @@ def convert(source: Source) -> SuiteDraft:
 def _convert_each(
     written: Node, source: Source, draft: SuiteDraft, convert_one: Callable[[Node], list[Any]]
 ) -> list[Any]:
-    """Convert each entry of a list; what can't be converted becomes a comment."""
+    """Convert each entry of a list; entries that can't be converted become comments."""
     made: list[Any] = []
     if not isinstance(written.value, list):
         return made
@@ -96,7 +96,7 @@ def _provider(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str
         case "openai" | "openai-compat":
             options["type"] = "openai"
         case kind:
-            raise UntranslatableError(f"there is no provider of the kind {kind!r}")
+            raise UntranslatableError(f"there is no provider like {kind!r}")
     options["model"] = str(given.get("model", ""))
     if given.get("baseUrlEnv"):
         options["base_url"] = f"${{{given['baseUrlEnv']}}}"
@@ -115,11 +115,11 @@ def _provider(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str
 
 
 def _judge(given: Mapping[str, Any], providers: list[Any]) -> dict[str, Any]:
-    """Return the judge: one of the providers, or a kind of them, with settings of its own."""
-    asked = given.get("provider", "openai")
-    model = {"kind": asked}
+    """Return the judge: a provider of the suite, or a kind of provider, with its own settings."""
+    name = given.get("provider", "openai")
+    model = {"kind": name}
     for provider in providers:
-        if provider.get("name") == asked:
+        if provider.get("name") == name:
             model = provider
             break
     own = {key: value for key, value in given.items() if key != "provider"}
@@ -127,7 +127,7 @@ def _judge(given: Mapping[str, Any], providers: list[Any]) -> dict[str, Any]:
 
 
 def _common_prompt(cases: Any, defaults: Mapping[str, Any]) -> Any:
-    """Return the prompt if all cases share one, and fill it in from vars; else None."""
+    """Return the prompt if all cases share one and have vars; else None."""
     cases = [case for case in cases if isinstance(case, dict)]
     prompts = {(_system(case, defaults), case.get("prompt")) for case in cases}
     if len(prompts) != 1 or not cases[0].get("vars"):
@@ -151,7 +151,7 @@ def _case(entry: Node, source: Source) -> dict[Any, Any]:
 
 
 def _messages(case: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a case is asked: its own prompt, with its vars filled in."""
+    """Return the question of a case: its own prompt, with its vars filled in."""
     vars_ = case.get("vars") or {}
 
     def fill(text: Any) -> str:
@@ -182,7 +182,7 @@ def _graders(
     return _convert_each(written, source, draft, convert_one)
 
 
-def _grader(given: Any, case: Mapping[str, Any]) -> dict[str, Any]:  # noqa: C901, PLR0912  one of each
+def _grader(given: Any, case: Mapping[str, Any]) -> dict[str, Any]:  # noqa: C901, PLR0912  one branch per kind of grader
     kind, settings = _kind_of(given)
     options: dict[str, Any]
     match kind:
@@ -227,7 +227,7 @@ def _grader(given: Any, case: Mapping[str, Any]) -> dict[str, Any]:  # noqa: C90
 
 
 def _kind_of(given: Any) -> tuple[str, Mapping[str, Any]]:
-    """Return a grader's name and options, in any of the ways to write them."""
+    """Return a grader's name and options, from any of the spellings."""
     if isinstance(given, str):
         return given, {}
     if not isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""pydantic-evals: a dataset, as YAML or JSON."""
+"""Imports datasets of pydantic-evals from YAML or JSON."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def convert(source: Source) -> SuiteDraft:
 
 
 class _Converter:
-    """One pass over a dataset; gathers the models that judge, by name."""
+    """One pass over a dataset; collects the judges by name."""
 
     def __init__(self, source: Source, draft: SuiteDraft) -> None:
         self.source = source
@@ -68,7 +68,7 @@ class _Converter:
         return self.draft
 
     def read_case(self, entry: Node, *, compares: bool) -> Any:
-        """Return a case; the answer is compared if the dataset's evaluators do, or its own."""
+        """Return a case; the answer is compared if the dataset or the case has `EqualsExpected`."""
         given = entry.value
         own, compares_too = self.read_evaluators(entry)
         case: dict[Any, Any] = dict.fromkeys(self.source.take_comments(entry))
@@ -94,7 +94,7 @@ class _Converter:
         return locate(case, entry.line)
 
     def read_evaluators(self, written: Node) -> tuple[list[Any], bool]:
-        """Return the graders, and whether answers are compared with the expected output."""
+        """Return the graders, and True if answers are compared with the expected output."""
         evaluators = written["evaluators"]
         made: list[Any] = []
         compares = False
@@ -125,7 +125,7 @@ class _Converter:
             case "MaxDuration":
                 seconds = _options(given, "seconds").get("seconds")
                 if not isinstance(seconds, int | float):
-                    raise UntranslatableError("only seconds are read")
+                    raise UntranslatableError("it is not a number of seconds")
                 return {"latency": {"value": seconds}}
             case "LLMJudge" | "GEval":
                 return self.judge(given)
@@ -135,7 +135,7 @@ class _Converter:
                 return {"max_tool_calls": {"value": _number(given)}}
             case "MaxModelRequests":
                 return {"max_model_requests": {"value": _number(given)}}
-        raise UntranslatableError("an evaluator of your own: write a `python` grader")
+        raise UntranslatableError("a custom evaluator: write a `python` grader")
 
     def judge(self, given: Any) -> dict[str, Any]:
         options = given
@@ -145,7 +145,7 @@ class _Converter:
         if not isinstance(rubric, str):
             raise UntranslatableError("it has no rubric")
         if options.get("include_expected_output"):
-            reason = "the expected output beside a rubric: give it as `reference`"
+            reason = "a rubric with the expected output: write it as `reference`"
             raise UntranslatableError(reason)
         model = options.get("model")
         if not isinstance(model, str) or not model:
@@ -153,7 +153,7 @@ class _Converter:
         return {"judge": {"rubric": rubric, "provider": self.judge_name(model)}}
 
     def judge_name(self, model: str) -> str:
-        """Return the name of the judge that asks a model, as `openai:gpt-4.1`."""
+        """Return the name of the judge for a model such as `openai:gpt-4.1`."""
         kind, _, name = model.partition(":")
         provider = "openai"
         if kind.startswith("google"):
@@ -172,7 +172,7 @@ class _Converter:
 
 
 def _options(given: Any, first: str) -> Mapping[str, Any]:
-    """Return the options of an evaluator, of which the `first` may be written alone."""
+    """Return the options of an evaluator, whose short form is the value of `first`."""
     if isinstance(given, Mapping) and (first in given or len(given) > 1):
         return given
     return {first: given}
@@ -187,7 +187,7 @@ def _values(given: Any) -> list[Any]:
 def _contains(options: Mapping[str, Any]) -> dict[str, Any]:
     value = options.get("value")
     if not isinstance(value, str):
-        raise UntranslatableError("a value that is not a text: `json_path` looks into JSON")
+        raise UntranslatableError("a value that is not text: use `json_path` for JSON")
     if options.get("case_sensitive", True):
         return {"contains": {"value": value}}
     return {"icontains": {"value": value}}
@@ -198,7 +198,7 @@ def _is_instance(name: Any) -> dict[str, Any]:
         return {"not_empty": {"value": True}}
     if isinstance(name, str) and name in _TYPES:
         return {"json_schema": {"schema": {"type": _TYPES[name]}}}
-    raise UntranslatableError("an answer is text or JSON: `json_schema` says what it has")
+    raise UntranslatableError("answers are text or JSON: use `json_schema` for their types")
 
 
 def _trajectory(given: Any) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def _trajectory(given: Any) -> dict[str, Any]:
         elif value in _ORDERS:
             order = value
     if calls is None or not all(isinstance(call, str) for call in calls):
-        raise UntranslatableError("only names of tools are taken over: see `trajectory`")
+        raise UntranslatableError("only names of tools are imported: see `trajectory`")
     return {"trajectory": {"calls": calls, "match": order}}
 
 

@@ -1,4 +1,4 @@
-"""Files of other tools: their values with lines, and their comments."""
+"""Reads files of other tools: their values with lines, and their comments."""
 
 import csv
 import os
@@ -25,10 +25,10 @@ class Source:
     Args:
         path: the file.
         shown: its name in messages.
-        folder: of the suite that is made: where its relative paths start.
-        written: what it holds; rows of CSV and JSONL are a list.
-        comments: by the line that they stand before or beside; taken out as they find their place.
-        start: the folder where the paths in it start; its own if left out.
+        folder: the folder of the new suite, where its relative paths start.
+        written: its value; rows of CSV and JSONL are a list.
+        comments: comments by the line that they precede or follow on; removed when they are used.
+        start: the folder where the paths in the file start; its own if left out.
     """
 
     path: Path
@@ -43,24 +43,24 @@ class Source:
             self.start = self.path.parent
 
     def locate(self, name: str) -> Path:
-        """Return the file of a path that this file has."""
+        """Return the file at a path in this file."""
         assert self.start is not None
         return self.start / name
 
     def relative(self, name: str) -> str:
-        """Return a path that this file has as one that starts at the suite."""
+        """Return a path in this file, relative to the new suite."""
         return Path(os.path.relpath(self.locate(name), self.folder)).as_posix()
 
     def take_comments(self, node: Node) -> list[YamlComment]:
-        """Return the comments before and inside a value as one, or none, and forget them."""
+        """Remove and return the comments before and inside a value, joined into one."""
         return self._take_at(node, _last_line(node.lines))
 
     def take_comments_before(self, node: Node) -> list[YamlComment]:
-        """Return the comments before and beside the first line of a value, and forget them."""
+        """Remove and return the comments before and on the first line of a value."""
         return self._take_at(node, node.line)
 
     def with_comments(self, made: Mapping[Any, Any], written: Node) -> dict[Any, Any]:
-        """Return a mapping with the comments that the same keys have in its original."""
+        """Return a mapping with the comments of the same keys in its original."""
         commented: dict[Any, Any] = {}
         for key, value in made.items():
             if isinstance(key, str) and key in written:
@@ -69,7 +69,7 @@ class Source:
         return commented
 
     def take_other_comments(self) -> list[YamlComment]:
-        """Return the comments that nobody took as one, or none."""
+        """Remove and return the remaining comments, joined into one."""
         return self._take(range(1, max(self.comments, default=0) + 1))
 
     def _take_at(self, node: Node, last: int | None) -> list[YamlComment]:
@@ -86,32 +86,32 @@ class Source:
         return [YamlComment("\n".join(lines))]
 
     def find(self, name: str) -> list[str]:
-        """Return the files of a path or glob that this file has.
+        """Return the files of a path or glob in this file.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: the glob matches no file.
         """
         if not any(sign in name for sign in "*?["):
             return [name]
         start = self.locate("")
-        found = [path.relative_to(start).as_posix() for path in sorted(start.glob(name))]
-        if not found:
+        names = [path.relative_to(start).as_posix() for path in sorted(start.glob(name))]
+        if not names:
             raise ConfigError([Problem(self.shown, None, "", f"no file matches {name!r}")])
-        return found
+        return names
 
     def read_text(self, name: str) -> str:
         """Return the text of another file that this one names.
 
         Raises:
-            ConfigError: it cannot be read.
+            ConfigError: the other file cannot be read.
         """
         return read_text(self.locate(name), self.relative(name))
 
     def read(self, name: str) -> "Source":
-        """Return another file that this one names; its paths start where those of this one do.
+        """Return another file that this one names; paths in both start in the same folder.
 
         Raises:
-            ConfigError: it cannot be read.
+            ConfigError: the other file cannot be read.
         """
         other = read_source(self.locate(name), self.relative(name), self.folder)
         other.start = self.start
@@ -124,10 +124,10 @@ def read_source(path: Path, shown: str, folder: Path) -> Source:
     Args:
         path: a file of YAML, JSON, JSONL or CSV.
         shown: its name in messages.
-        folder: of the suite that is made.
+        folder: the folder of the new suite.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file cannot be read.
     """
     text = read_text(path, shown)
     comments: dict[int, list[str]] = {}
@@ -146,7 +146,7 @@ def read_source(path: Path, shown: str, folder: Path) -> Source:
 
 
 def _last_line(lines: Lines) -> int:
-    """Return the last line in which something of a value begins."""
+    """Return the last line on which a part of a value begins."""
     last = lines.line or 0
     for inner in lines.inside.values():
         if isinstance(inner, Lines):
@@ -192,7 +192,7 @@ def _read_csv(text: str, shown: str) -> tuple[list[Any], Lines]:
 
 
 def _read_comments(text: str) -> dict[int, list[str]]:
-    """Return the comments of a YAML text by the line that they stand before or beside."""
+    """Return the comments of a YAML text by the line that they precede or follow on."""
     inside_texts: set[int] = set()
     ends: dict[int, int] = {}  # the column after the last token, by line
     for token in yaml.scan(text, Loader=LOADER):
@@ -205,7 +205,7 @@ def _read_comments(text: str) -> dict[int, list[str]]:
             if token.style in ("|", ">"):
                 last -= 1
             inside_texts.update(range(start.line + 1, last + 1))
-    found: dict[int, list[str]] = {}
+    comments: dict[int, list[str]] = {}
     waiting: list[str] = []
     lines = text.splitlines()
     for index, line in enumerate(lines):
@@ -215,14 +215,14 @@ def _read_comments(text: str) -> dict[int, list[str]]:
             waiting += _worth_keeping(line.lstrip())
             continue
         after = line[ends.get(index, len(line)) :]
-        if beside := re.search(r"(?:^|\s)(#.*)", after):
-            waiting += _worth_keeping(beside[1])
+        if comment := re.search(r"(?:^|\s)(#.*)", after):
+            waiting += _worth_keeping(comment[1])
         if waiting:
-            found[index + 1] = waiting
+            comments[index + 1] = waiting
             waiting = []
     if waiting:
-        found[len(lines) + 1] = waiting
-    return found
+        comments[len(lines) + 1] = waiting
+    return comments
 
 
 def _worth_keeping(comment: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""Traces of an app in use: OTLP JSON, and spans exported from Phoenix, Langfuse and LangSmith.
+"""Imports traces of an app: OTLP JSON, and spans exported from Phoenix, Langfuse and LangSmith.
 
-Each question becomes a case, with what was recorded: nothing is made up, and no recorded answer is
-taken for a right one.
+Each question becomes a case with the recorded details. Nothing is invented, and no recorded answer
+is assumed to be right.
 """
 
 import json
@@ -30,15 +30,15 @@ from ci_evals.providers.spans import Span, input_messages, response_of, system_p
 from ci_evals.redaction import Redactor
 
 _CONFIRM = """\
-Each reference is an answer as it was recorded, right or wrong. Read it and correct it;
+Each reference is a recorded answer, right or wrong. Read it and correct it;
 then remove the quarantine of its case."""
 _INNER_KINDS = frozenset({"EMBEDDING", "EVALUATOR", "GUARDRAIL", "RERANKER", "RETRIEVER", "TOOL"})
-"""Spans whose input is not what the app was asked."""
+"""Spans whose input is not the question to the app."""
 _MAX_LEVELS = 30
-"""Of an input that is not text; a deeper one becomes the text of its JSON."""
+"""The maximum depth of an input that is not text; a deeper one becomes its JSON text."""
 _SHORTEST_TYPO = 5
 _LONGEST_TYPO = 40
-"""Characters of words in which a typo is possible; others that differ are different words."""
+"""The length of words that may have a typo; shorter or longer ones that differ are distinct."""
 _MAX_WORDINGS = 5
 _PROMPT_CHARACTERS = 2000
 
@@ -48,15 +48,15 @@ class _Recorded:
     """One trace.
 
     Args:
-        question: the text, or the JSON value that the app was given.
+        question: the text or JSON value of the app's input.
         history: the conversation before the question.
         answer: the recorded answer; None without one.
         error: why the trace failed; None if it did not.
-        context: the texts that were retrieved.
+        context: the retrieved texts.
         tools: the tools that were called, in order.
         system: the system prompt of the first model request.
         trace_id: its id.
-        start_ns: when it began.
+        start_ns: its start.
     """
 
     question: Any
@@ -72,7 +72,7 @@ class _Recorded:
 
 @dataclass(slots=True)
 class _Question:
-    """Traces that ask the same; `wordings` has the different texts with their counts."""
+    """Traces with the same question; `wordings` has its different texts with their counts."""
 
     traces: list[_Recorded] = field(default_factory=list)
     wordings: dict[str, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def convert(source: Source) -> SuiteDraft:
 
 
 def is_trace(path: Path) -> bool:
-    """Return True if the first document of a file has spans; one that cannot be read has none."""
+    """Return True if the first document of a file has spans; False if it cannot be read."""
     try:
         for _, document in read_documents(path):
             return spans_in(document) is not None
@@ -104,16 +104,16 @@ def is_trace(path: Path) -> bool:
 
 
 def import_traces(paths: Sequence[Path], redactor: Redactor, today: date) -> SuiteDraft:
-    """Make a draft with a case for each question of some traces, the most frequent first.
+    """Make a draft with a case for each question in traces, the most frequent first.
 
     Args:
         paths: the files; a trace may be spread over several.
-        redactor: takes secrets out.
+        redactor: removes secrets.
         today: the first day of the quarantine.
 
     Raises:
-        StorageError: a file cannot be read, or is cut.
-        UsageError: a file has something else, or no trace asks anything.
+        StorageError: a file cannot be read, or is cut off.
+        UsageError: a file has something else, or no trace has a question.
     """
     recorded: list[_Recorded] = []
     silent = 0
@@ -137,15 +137,13 @@ def import_traces(paths: Sequence[Path], redactor: Redactor, today: date) -> Sui
     suite[YamlComment(_CONFIRM)] = None
     suite["cases"] = [_case(question, today) for question in questions]
     if silent:
-        text = (
-            f"Without a case: {number_of(silent, 'trace')} whose spans do not say what was asked."
-        )
+        text = f"Without a case: {number_of(silent, 'trace')} whose spans have no question."
         suite[YamlComment(text)] = None
     return draft
 
 
 def _read_spans(paths: Iterable[Path]) -> dict[str, list[Span]]:
-    """Return the spans of files by trace, without what no case needs."""
+    """Return the spans of files by trace, without embeddings, which no case needs."""
     by_trace: dict[str, list[Span]] = {}
     for path in paths:
         for place, document in read_documents(path):
@@ -164,10 +162,10 @@ def _without_vectors(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_trace(spans: Sequence[Span]) -> _Recorded | None:
-    """Return what a trace recorded; None if it does not say what was asked."""
+    """Return the recorded details of a trace; None if it has no question."""
     ordered = sorted(spans, key=lambda span: (span.start_ns, span.parent_id is not None))
     chats = [input_messages(span) for span in ordered if span.kind == "model_request"]
-    question, history = _asked(ordered, chats)
+    question, history = _question_and_history(ordered, chats)
     if question is None:
         return None
     error = None
@@ -192,13 +190,13 @@ def _read_trace(spans: Sequence[Span]) -> _Recorded | None:
     )
 
 
-def _asked(
+def _question_and_history(
     ordered: Sequence[Span], chats: Sequence[Sequence[Message]]
 ) -> tuple[Any, Sequence[Message]]:
-    """Return what the app was asked, and the conversation before it.
+    """Return the question to the app, and the conversation before it.
 
-    The outermost span with an input says what was asked. If it has no chat itself, the first model
-    request that repeats the question has the conversation.
+    The question is in the outermost span with an input. If that has no chat itself, the
+    conversation is in the first model request that repeats the question.
     """
     for span in ordered:
         if span.attributes.get("openinference.span.kind") in _INNER_KINDS:
@@ -214,15 +212,15 @@ def _asked(
         if question is None:
             continue
         for other in chats:
-            asked, history = _last_question(other)
-            if isinstance(question, str) and question.strip() in asked:
+            text, history = _last_question(other)
+            if isinstance(question, str) and question.strip() in text:
                 return question, history
         return question, ()
     return None, ()
 
 
 def _last_question(chat: Sequence[Message]) -> tuple[str, Sequence[Message]]:
-    """Return the last text of the user in a chat, and what was said before it."""
+    """Return the last text of the user in a chat, and the messages before it."""
     for index in range(len(chat) - 1, -1, -1):
         message = chat[index]
         if message.role == "user" and message.text.strip():
@@ -244,7 +242,7 @@ def _system_prompt(ordered: Sequence[Span], chats: Sequence[Sequence[Message]]) 
 
 
 def _clean(trace: _Recorded, redactor: Redactor) -> _Recorded:
-    """Return a trace without secrets, and with text that can be written."""
+    """Return a trace without secrets, and with text that can be encoded."""
     trace = redactor.clean(trace)
     question = trace.question
     if _is_deep(question, _MAX_LEVELS):
@@ -272,13 +270,13 @@ def _is_deep(value: Any, levels: int) -> bool:
     return levels == 0 or any(_is_deep(item, levels - 1) for item in value)
 
 
-# Near twins.
+# Questions that differ only in their spelling.
 
 
 def _merge(traces: Iterable[_Recorded]) -> list[_Question]:
-    """Return the questions that traces ask, the most frequent first, then in order of time.
+    """Return the questions of traces, the most frequent first, then in order of time.
 
-    Questions are the same if their conversations are, and if their texts differ only by case,
+    Questions are the same if their conversations are the same, and their texts differ only in case,
     punctuation and a typo in long words.
     """
     ordered = sorted(traces, key=lambda each: each.start_ns)
@@ -296,7 +294,7 @@ def _merge(traces: Iterable[_Recorded]) -> list[_Question]:
 
 
 def _words(question: Any) -> list[str]:
-    """Return the lower-case words of a question; its JSON as one if it is not text."""
+    """Return the lower-case words of a question; its JSON as one word if it is not text."""
     if not isinstance(question, str):
         return [encode_json(question).decode()]
     return re.findall(r"\w+(?:[^\w\s]\w+)*", question.casefold()) or [question]
@@ -305,8 +303,8 @@ def _words(question: Any) -> list[str]:
 def _usual_spellings(words: Iterable[str]) -> dict[str, str]:
     """Return the usual spelling of long words: the most frequent one that is at most one typo away.
 
-    Words that are one typo apart have a text in common that a deleted letter leaves: so no word is
-    compared with all others.
+    Words that are one typo apart become equal when one letter is deleted in each or either of them.
+    An index of these shortened words avoids comparing every word with all others.
     """
     usual: dict[str, str] = {}
     by_rest: dict[str, str] = {}
@@ -338,7 +336,7 @@ def _system_prompts(recorded: Iterable[_Recorded]) -> list[YamlComment]:
     if not counts:
         return []
     prompt = max(counts, key=lambda each: counts[each])
-    heading = "\nThe system prompt of the app. A provider that is the model itself needs it."
+    heading = "\nThe system prompt of the app. A provider that calls the model directly needs it."
     if len(counts) > 1:
         others = number_of(len(counts) - 1, "other")
         heading = f"{heading} There are {others}."
@@ -347,13 +345,12 @@ def _system_prompts(recorded: Iterable[_Recorded]) -> list[YamlComment]:
 
 def _case(question: _Question, today: date) -> dict[str, Any]:
     trace = question.best
-    asked = trace.question
     case: dict[str, Any] = {}
     if trace.history:
         messages = [written_message(message) for message in trace.history]
-        case["messages"] = [*messages, {"role": "user", "content": asked}]
+        case["messages"] = [*messages, {"role": "user", "content": trace.question}]
     else:
-        case["input"] = asked
+        case["input"] = trace.question
     if trace.context:
         case["vars"] = {"context": list(trace.context)}
     case |= unconfirmed(trace.answer, today)

@@ -1,6 +1,6 @@
-"""Writes a draft as YAML that a person might have written.
+"""Writes a draft as YAML that looks hand-written.
 
-Short values stand on one line, long texts in blocks, and comments in their places.
+Short values are on one line, long texts in blocks, and comments in their places.
 """
 
 import json
@@ -13,14 +13,14 @@ from ci_evals.model.fields import resolve
 WIDTH = 110
 _OF_FLOW = frozenset(",[]{}")
 _INDICATORS = tuple("-?:,[]{}#&*!|>'\"%@`")
-"""A text that starts with one of these is in quotes."""
+"""A text that starts with one of these is quoted."""
 _NO_TEXT_IN_YAML_1_1 = r"(?i)yes|no|on|off|=|<<|0b[01_]+|\+?[\d.][\d_.:]*|\d{4}-\d\d?-\d\d?.*"
-"""More words, numbers and dates than ours: other programs read the file, too."""
+"""Words, numbers and dates of YAML 1.1, which other programs may use to read the file."""
 _BLOCKS = frozenset({"cases", "expect", "providers", "judges", "prompts", "turns", "messages"})
-"""The keys whose lists have an item to the line, however short they are."""
+"""The keys whose lists have one item per line, however short they are."""
 
 _CHOICES = frozenset({"providers", "prompts"})
-"""Of these, a case or a provider lists only names."""
+"""In a case or a provider, these keys list only names."""
 
 
 class YamlComment:
@@ -74,7 +74,7 @@ def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
     if not is_section:
         room = WIDTH - indent - len(start) - 1
         line = _one_line(value, room)
-    lines = _beside(start, value, indent, line)
+    lines = _after_start(start, value, indent, line)
     if lines:
         yield from lines
         return
@@ -101,7 +101,7 @@ def _item(item: Any, indent: int, *, in_cases: bool) -> Iterator[str]:
     line = None
     if not isinstance(item, Mapping) or (len(item) != 1 and not in_cases):
         line = _one_line(item, WIDTH - indent - 2)
-    lines = _beside("-", item, indent, line)
+    lines = _after_start("-", item, indent, line)
     if lines:
         yield from lines
         return
@@ -110,22 +110,22 @@ def _item(item: Any, indent: int, *, in_cases: bool) -> Iterator[str]:
         if not is_first:
             yield inner
         elif inner.lstrip().startswith("#"):
-            yield inner[2:]  # a comment at the start of an item stands before it
+            yield inner[2:]  # a comment at the start of an item is written before it
         else:
             yield " " * indent + f"- {inner.lstrip()}"
             is_first = False
 
 
-def _beside(start: str, value: Any, indent: int, line: str | None) -> list[str]:
-    """Return the lines of a value that begins beside `name:` or `-`.
+def _after_start(start: str, value: Any, indent: int, line: str | None) -> list[str]:
+    """Return the lines of a value that begins on the line of `name:` or `-`.
 
-    There are none if each part of the value has lines of its own.
+    There are none if each part of the value has its own lines.
 
     Args:
-        start: what the value begins beside.
-        value: anything.
-        indent: of the line.
-        line: the value on one line, if it is to stand there.
+        start: the start of the line.
+        value: any value.
+        indent: the indentation of the line.
+        line: the value on one line, if it is to be written so.
     """
     space = " " * indent
     if line is not None:
@@ -156,7 +156,7 @@ def _comment(comment: YamlComment, indent: int) -> Iterator[str]:
 def _one_line(value: Any, room: int) -> str | None:
     """Return a value on one line; None if it has comments or long texts, or doesn't fit.
 
-    A scalar that cannot be a block stands on one line even where it doesn't fit.
+    A scalar that cannot be a block is written on one line even if it doesn't fit.
     """
     if not isinstance(value, Mapping | list | tuple):
         if _is_block(value):
@@ -205,7 +205,7 @@ def _flow_list(items: Sequence[Any]) -> str | None:
 
 
 def _scalar(value: Any, *, in_flow: bool = False) -> str:
-    """Return a scalar, without quotes where YAML reads the bare text as the same text."""
+    """Return a scalar, without quotes if YAML reads the bare text as the same text."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, str):
@@ -233,13 +233,13 @@ def _is_plain(text: str, *, in_flow: bool) -> bool:
 
 
 def _quote(text: str) -> str:
-    """Return a text in double quotes, with escapes for what YAML reads otherwise or not at all."""
+    """Return a text in double quotes, with escapes for characters that YAML would not keep."""
     quoted = json.dumps(text, ensure_ascii=False)
     return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def _is_block(text: Any) -> bool:
-    """Return True for a text of several lines that can stand in a block as it is."""
+    """Return True for a text of several lines that can be written as a block."""
     if not isinstance(text, str) or "\n" not in text:
         return False
     lines = text.split("\n")

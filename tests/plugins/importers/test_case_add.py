@@ -184,7 +184,7 @@ async def test_a_file_that_cannot_be_continued_is_left_alone(tmp_path: Path, for
     (tmp_path / name).write_text(text, "utf-8")
     done = await add(tmp_path, "refund", "--suite", name)
     assert done.code == 2
-    assert f"{name} has no list of cases that can be continued: add this to yours" in done.err
+    assert f"{name} has no list of cases that can be extended: add this to yours" in done.err
     assert "  - id: refund-2" in done.err
     assert (tmp_path / name).read_text("utf-8") == text
 
@@ -212,7 +212,7 @@ async def test_several_variants_are_told_apart(tmp_path: Path) -> None:
     path = await run_suite(tmp_path, SUITE.replace("providers:\n", second))
     done = await add(tmp_path, "refund")
     assert done.code == 2
-    assert "several variants have 'refund': shop 2, shop; choose by --provider" in done.err
+    assert "several variants have 'refund': shop 2, shop; choose with --provider" in done.err
     done = await add(tmp_path, "refund", "--provider", "shop 2")
     assert done.code == 0, done.err
     assert read(path)["cases"][-1]["metadata"]["variant"] == "shop 2"

@@ -130,10 +130,10 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
     lost = not_imported(ended)
     assert len(lost) == ended.out.count("# not imported") == 28
     start = "not imported, which weakens the suite: everything.yaml:"
-    assert f"{start}105: assert: bleu: overlap of words is no measure here" in ended.err
+    assert f"{start}105: assert: bleu: word overlap is not measured here" in ended.err
     weakening = [line.startswith(start) for line in lost]
     assert weakening == [True] * 18 + [False] * 10
-    assert "for want of 18 of these, a wrong answer could pass" in ended.err
+    assert "without 18 of these, a wrong answer could pass" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
@@ -314,7 +314,7 @@ async def test_a_suite_that_would_lose_checks_is_not_run_as_it_is(tmp_path: Path
     assert ended.code == 2
     first, remedy = ended.err.splitlines()[:2]
     assert first.startswith(
-        "promptfooconfig.yaml:8: assert: bleu: overlap of words is no measure here"
+        "promptfooconfig.yaml:8: assert: bleu: word overlap is not measured here"
     )
     assert remedy.startswith(
         "`ci-evals import promptfooconfig.yaml --to evals.yaml` makes a suite of the rest"
@@ -502,7 +502,7 @@ async def test_a_suite_of_agentv_is_not_taken_for_one_of_promptfoo(
     (tmp_path / "sum.eval.yaml").write_text(suite)
     ended = await ci_evals(tmp_path, "import", "sum.eval.yaml")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("error: sum.eval.yaml is of no known format; known: promptfoo")
+    assert ended.err.startswith("error: sum.eval.yaml has an unknown format; known: promptfoo")
 
 
 COMMENTED = """\
@@ -617,7 +617,7 @@ async def test_a_further_file_adds_cases_alone(tmp_path: Path) -> None:
     assert [case["expect"] for case in suite["cases"]] == [[{"contains": "a"}], [{"contains": "b"}]]
     refused = await ci_evals(tmp_path, "import", "a.yaml", "c.yaml")
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err == "error: c.yaml has prompts of its own: import it by itself\n"
+    assert refused.err == "error: c.yaml has its own prompts: import it separately\n"
 
 
 async def test_a_default_test_in_a_file_takes_no_comments_of_the_config(tmp_path: Path) -> None:
@@ -657,7 +657,7 @@ async def test_nothing_is_overwritten_and_files_of_no_known_format_are_named(
     )
     ours = await ci_evals(tmp_path, "import", "evals.yaml")
     assert ours.code == 2
-    assert ours.err.startswith("error: evals.yaml is of no known format; known: promptfoo")
+    assert ours.err.startswith("error: evals.yaml has an unknown format; known: promptfoo")
     forced = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml", "--force")
     assert forced.code == 0
     assert (await ci_evals(tmp_path, "run")).code == 0
@@ -1025,15 +1025,15 @@ defaultTest: {assert: [{type: contains, value: '{{ tone | default("plain") }}'}]
     [
         (
             "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ q }}",
-            "`_conversation` is what was said in the tests before",
+            "`_conversation` holds earlier tests",
         ),
         (
             '[{"role": "system", "content": "x"}{% for m in q %}, {{ m | dump }}{% endfor %}]',
-            "it is a chat whose messages a template makes",
+            "a template makes the messages of this chat",
         ),
         (
             "- role: system\\n  content: x\\n{% for m in q %}\\n- role: user\\n{% endfor %}",
-            "it is a chat whose messages a template makes",
+            "a template makes the messages of this chat",
         ),
     ],
 )
@@ -1170,8 +1170,8 @@ async def test_a_flag_that_promptfoo_cannot_read_is_told(tmp_path: Path) -> None
     )
     assert suite["cases"][0]["expect"] == [{"regex": {"pattern": "paris", "flags": "i"}}]
     assert lost == (
-        "not imported: p.yaml:5: assert: regex: (?i): promptfoo cannot read such flags,"
-        " and fails every answer: here they have their meaning"
+        "not imported: p.yaml:5: assert: regex: (?i): promptfoo cannot read these flags"
+        " and fails every answer; here they work"
     )
 
 

@@ -231,7 +231,7 @@ async def test_traces_that_ask_nothing_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "t.jsonl", asked("a", "Open?"), otlp(span("b", 1, embedding)))
     suite, _ = await import_traces(tmp_path, path)
     assert len(suite["cases"]) == 1
-    comment = "# Without a case: 1 trace whose spans do not say what was asked."
+    comment = "# Without a case: 1 trace whose spans have no question."
     assert comment in (tmp_path / "evals.yaml").read_text("utf-8")
     alone = write(tmp_path / "b.jsonl", otlp(span("b", 1, embedding)))
     done = await ci_evals(tmp_path, "import", str(alone))

@@ -1,4 +1,4 @@
-"""promptfoo: `promptfooconfig.yaml`, as YAML or JSON, with the tests and prompts that it names."""
+"""Imports configs of promptfoo from YAML or JSON, with the tests and prompts that they name."""
 
 from ci_evals.plugins.importers.promptfoo.config import convert, recognize
 

@@ -1,4 +1,4 @@
-"""Writes a module beside the suite that calls Python agents and programs as promptfoo does."""
+"""Writes a module next to the suite that calls Python agents and programs as promptfoo does."""
 
 import keyword
 import re
@@ -98,7 +98,7 @@ def {name}(output: str, answer: Answer) -> Any:
 
 
 class Transforms:
-    """Writes files with transforms in JavaScript and Python. Afterwards `files` has them."""
+    """Translates transforms; collects those that need code into `files`."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -126,8 +126,8 @@ class Transforms:
             files[f"{_TRANSFORMS}.py"] = start + "".join(calls)
         return files
 
-    def of(self, code: Any, source: Source) -> str:
-        """Return a transform as one of ours.
+    def translate(self, code: Any, source: Source) -> str:
+        """Return the transform of ci-evals for one of promptfoo.
 
         Raises:
             UntranslatableError: it is not text, or a file that cannot be called.
@@ -143,8 +143,8 @@ class Transforms:
             return source.relative(file) + colon + name
         expression = code.strip().removesuffix(";")
         for pattern, ours in _USUAL:
-            if found := re.fullmatch(pattern, expression):
-                return found.expand(ours).replace("?.[", "[").replace("?.", ".")
+            if match := re.fullmatch(pattern, expression):
+                return match.expand(ours).replace("?.[", "[").replace("?.", ".")
         if "\n" in expression:
             expression = code.strip()
         elif re.match(r"(const|let|var)\s", expression):
@@ -165,7 +165,7 @@ def import_of(path: str, function: str) -> tuple[str, str]:
 
     Args:
         path: the file, from the suite's folder.
-        function: its name; that of a method has a dot.
+        function: its name; a method's name has a dot.
 
     Raises:
         UntranslatableError: the file can't be imported from there.
@@ -181,14 +181,14 @@ def import_of(path: str, function: str) -> tuple[str, str]:
 
 
 def _lines_of(imports: Collection[str]) -> str:
-    """Return statements as lines after an empty one; empty if there are none."""
+    """Return statements as lines after an empty line; an empty text if there are none."""
     if not imports:
         return ""
     return "\n".join(["", *sorted(imports), ""])
 
 
 class Agents:
-    """Writes the module. Afterwards `text` is what it holds; empty if nothing needs it."""
+    """Collects the functions of the module; `text` is its text, empty if it is not needed."""
 
     def __init__(self) -> None:
         self._imports: set[str] = set()

@@ -1,4 +1,4 @@
-"""Assertions of promptfoo as graders, and the models that they ask as judges."""
+"""Translates assertions of promptfoo into graders, and their models into judges."""
 
 import json
 import re
@@ -29,9 +29,9 @@ class _Rubric(NamedTuple):
     """The judge of a model-graded assertion.
 
     Args:
-        name: a ready rubric, or none.
-        option: the option that takes the assertion's value.
-        threshold: the score to reach, unless the assertion has a threshold.
+        name: a built-in rubric, or None.
+        option: the option for the assertion's value.
+        threshold: the threshold, unless the assertion has one.
         of_context: True if the score is a share, which needs no scale.
     """
 
@@ -64,23 +64,23 @@ _TEXTS = {
     "icontains-all": "contains_all",
     "icontains-any": "contains_any",
 }
-_WORDS = "overlap of words is no measure here: `similar` compares texts, a `judge` their meaning"
-_CALLS = "`tool_call` and `tool_arguments` say which tools are to be called, and with what"
-_PARSER = "let a `python` grader parse it"
-_NO_LIST_OF_TOOLS = "only names of tools are taken over: see `trajectory`"
+_WORDS = "word overlap is not measured here: `similar` compares texts, a `judge` their meaning"
+_CALLS = "use `tool_call` and `tool_arguments` for the expected tools and their arguments"
+_PARSER = "use a `python` grader to parse it"
+_NO_LIST_OF_TOOLS = "only names of tools are imported: see `trajectory`"
 _REASONS = {
     "bleu": _WORDS,
     "gleu": _WORDS,
     "meteor": _WORDS,
     "rouge-n": _WORDS,
-    "levenshtein": "`similar: {value, threshold}` compares texts, by the share that is alike",
+    "levenshtein": "use `similar: {value, threshold}`, whose score is a share, not a distance",
     "select-best": "`ci-evals pairwise` compares two reports",
     "max-score": "`ci-evals pairwise` compares two reports",
-    "perplexity": "models do not tell it",
-    "moderation": "let a `judge` look for it, or a `python` grader ask the service",
-    "guardrails": "let a `judge` look for it, or a `python` grader ask the service",
-    "classifier": "let a `python` grader ask the model, or see `classify`",
-    "webhook": "let a `python` grader call it",
+    "perplexity": "models do not report it",
+    "moderation": "use a `judge`, or a `python` grader that calls the service",
+    "guardrails": "use a `judge`, or a `python` grader that calls the service",
+    "classifier": "use a `python` grader that calls the model, or see `classify`",
+    "webhook": "use a `python` grader that calls it",
     "ruby": "write it as a `python` grader",
     "is-valid-openai-tools-call": _CALLS,
     "is-valid-openai-function-call": _CALLS,
@@ -91,25 +91,25 @@ _REASONS = {
     "contains-xml": _PARSER,
     "pi": "it is a service: use a `judge`",
     "trace-span-count": (
-        "`max_steps`, `max_tool_calls` and `trajectory` look at the steps of an answer"
+        "`max_steps`, `max_tool_calls` and `trajectory` check the steps of an answer"
     ),
     "human": "see `ci-evals judge check` for people's labels",
 }
 
-_FLAGS = "promptfoo cannot read such flags, and fails every answer: here they have their meaning"
+_FLAGS = "promptfoo cannot read these flags and fails every answer; here they work"
 
 
 _OPTIONS = {
-    "contextTransform": "the provider tells the retrieved texts, as `context` of its answer",
-    "rubricPrompt": "`prompt` of a judge is a template over other names",
+    "contextTransform": "the provider returns the retrieved texts as `context` of its answer",
+    "rubricPrompt": "`prompt` of a judge is a template with other names",
 }
 
 
 class Assertions:
-    """Translates assertions. Afterwards `judges` has the models that their graders ask, by name.
+    """Translates assertions, and collects the models of their graders in `judges`, by name.
 
     Args:
-        draft: notes what is lost.
+        draft: records lost parts.
         templates: translates the templates in values.
     """
 
@@ -117,7 +117,7 @@ class Assertions:
         self.judges: dict[str, dict[str, Any]] = {}
         self.transforms = Transforms()
         self.is_transformed = False
-        """True if what the next assertions see of an answer was transformed before."""
+        """True if the test has a transform that applies before its assertions."""
         self._draft = draft
         self._templates = templates
 
@@ -128,12 +128,12 @@ class Assertions:
 
         Args:
             entry: the assertion.
-            judge: the provider that judges where the assertion names none.
+            judge: the provider that judges if the assertion names none.
             source: the file of the assertion.
 
         Raises:
-            UntranslatableError: nothing here is like it.
-            ConfigError: a file that it names cannot be read.
+            UntranslatableError: there is no counterpart.
+            ConfigError: a file that the assertion names cannot be read.
         """
         given = entry.value
         if isinstance(given, str) and given.startswith("file://"):
@@ -160,7 +160,7 @@ class Assertions:
         if label is not None:
             options["name"] = given[label].strip()
         if given.get("transform"):
-            options["transform"] = self.transforms.of(given["transform"], source)
+            options["transform"] = self.transforms.translate(given["transform"], source)
         made: list[Any] = []
         ignored = [key for key in given if key not in _KEYS and key != label]
         made += [self._draft.ignore(entry[key]) for key in ignored]
@@ -242,7 +242,7 @@ class Assertions:
         return {"target": target, **options}
 
     def _transform_for(self, value: str, source: Source) -> dict[str, str]:
-        """Return the transform of code that takes the answer for an object: here it is text."""
+        """Return a transform for code that expects an object; here answers are text."""
         if self.is_transformed or not _takes_object(_code_of(value, source)):
             return {}
         return {"transform": "$"}
@@ -270,7 +270,7 @@ class Assertions:
     def _judge_name(
         self, specs: tuple[Node | None, ...], source: Source, *, embeds: bool = False
     ) -> str:
-        """Return the name of the judge that a grader asks: the first that fits of `specs`."""
+        """Return the name of a grader's judge: the first of `specs` that fits."""
         kind = "judge"
         model = dict(_DEFAULT_JUDGE)
         if embeds:
@@ -293,19 +293,19 @@ class Assertions:
         return new
 
     def _value(self, kind: str, value: Any, source: Source) -> Any:
-        """Return the value of an assertion, with its templates, or from its file."""
+        """Return the value of an assertion with translated templates, or from its file."""
         if not isinstance(value, str) or not value.startswith("file://"):
             return self._templates.inside(value)
         name = value.removeprefix("file://")
         if kind in ("is-json", "contains-json"):
             return {"file": source.relative(name)}
         if re.search(_CODE, name):
-            raise UntranslatableError(_REASONS.get(kind, "its value is made by code"))
+            raise UntranslatableError(_REASONS.get(kind, "code makes its value"))
         return self._templates.text(source.read_text(name).strip())
 
 
 def _label(given: Mapping[str, Any]) -> str | None:
-    """Return the key that has a name for a grader: one short line of text."""
+    """Return the key with a short name for a grader; None without one."""
     for key in _NAMES:
         text = given.get(key)
         if isinstance(text, str):
@@ -329,7 +329,7 @@ _INNER = re.compile(
     r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`|/(?![/*\s])(?:\\.|[^/\\\n])+/[a-z]*"""
     r"""|\([^()]*\)|\[[^\[\]]*\]"""
 )
-"""A text, an expression of JavaScript, or what stands in brackets without others in it."""
+"""A text, a regular expression of JavaScript, or innermost brackets with their content."""
 _BOOLEAN = re.compile(
     r"""
     [=!]=|<|(?<![=-])>|&&|\|\||^\s*!               # comparisons and logic
@@ -346,9 +346,9 @@ _CHOICE = re.compile(r"\s\?\s|\bif\b")
 def _with_threshold(
     given: Mapping[str, Any], code: str, source: Source
 ) -> tuple[str, dict[str, Any]]:
-    """Return code with its threshold: without one, a number above 0 passes in promptfoo.
+    """Return code and its threshold. Without one, any number above 0 passes in promptfoo.
 
-    There a score may be above 1. Here an expression compares it by itself.
+    In promptfoo, a score may be above 1. Here, the expression is changed to compare it itself.
 
     Raises:
         UntranslatableError: the code is more than an expression, and has a threshold above 1.
@@ -368,7 +368,7 @@ def _with_threshold(
 
 
 def _may_be_number(code: str) -> bool:
-    """Return False if each value that code returns is clearly a boolean or a judgement."""
+    """Return False if every value that code returns is clearly a boolean or a judgement."""
     returned = re.findall(r"\breturn\b(.*)", code)
     if not returned:
         returned = code.strip().splitlines()[-1:]
@@ -379,7 +379,7 @@ def _may_be_number(code: str) -> bool:
 
 
 def _is_boolean(expression: str) -> bool:
-    """Return True for an expression whose outermost part compares or combines."""
+    """Return True for an expression whose outermost operation is a comparison or logical."""
     outside = expression
     inside = ""
     while outside != inside:
@@ -396,12 +396,12 @@ _OF_THE_MACHINE = re.compile(
 
 
 def _reaches_machine(value: str, source: Source) -> bool:
-    """Return True for JavaScript that the sandbox would stop: promptfoo has none."""
+    """Return True for JavaScript that our sandbox would stop; promptfoo has no sandbox."""
     return _OF_THE_MACHINE.search(_code_of(value, source)) is not None
 
 
 def _code_of(value: str, source: Source) -> str:
-    """Return the code of an assertion, or what its file holds; empty if that cannot be read."""
+    """Return the code of an assertion or of its file; empty if the file cannot be read."""
     if not value.startswith("file://"):
         return value
     path = value.removeprefix("file://").partition(":")[0]
@@ -419,7 +419,7 @@ _OF_TEXTS = (
     "|removeprefix|removesuffix|rfind|rpartition|rsplit|rstrip|splitlines|startswith|strip|title"
     "|upper"
 )
-"""The members of a text in JavaScript and Python."""
+"""The members of strings in JavaScript and Python."""
 _MEMBER = re.compile(
     rf"""(?<![\w.'"])output(?:\??\.(?!(?:{_OF_TEXTS})\b)[A-Za-z_]|(?:\?\.)?\[\s*['"])"""
 )
@@ -429,7 +429,7 @@ _LOOKS_AT_TYPE = re.compile(
 
 
 def _takes_object(code: str) -> bool:
-    """Return True for code that reads members of the answer, and does not parse it itself."""
+    """Return True for code that reads members of the answer without parsing it first."""
     return _MEMBER.search(code) is not None and _LOOKS_AT_TYPE.search(code) is None
 
 
@@ -437,13 +437,13 @@ _CLASS_OR_SIGN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|\$", re.DOTALL)
 
 
 def _regex(pattern: str) -> dict[str, Any]:
-    """Return a regular expression of JavaScript as one of Python.
+    """Translate a regular expression of JavaScript to Python.
 
-    There `\\w`, `\\d` and `\\b` know ASCII alone, and `$` is the very end.
+    In JavaScript, `\\w`, `\\d` and `\\b` are ASCII only, and `$` matches only at the very end.
     """
 
-    def translate(found: re.Match[str]) -> str:
-        return _SIGNS.get(found[0], found[0])
+    def translate(match: re.Match[str]) -> str:
+        return _SIGNS.get(match[0], match[0])
 
     flags = re.match(r"\(\?([ims]+)\)", pattern)
     options: dict[str, Any] = {}
@@ -462,7 +462,7 @@ _SIGNS = {"$": r"\Z", r"\s": r"(?u:\s)", r"\S": r"(?u:\S)"}
 def _judge_among(specs: tuple[Node | None, ...], *, embeds: bool) -> Node | None:
     """Return the first provider that fits.
 
-    A mapping may have one for texts and one for embeddings.
+    A mapping may have a provider for text and one for embeddings.
     """
     for spec in specs:
         if spec is None or not spec.value:
@@ -569,7 +569,7 @@ def _tool_arguments(value: Any, _: Any) -> _Converted:
 def _steps(value: Any, _: Any) -> _Converted:
     if not isinstance(value, dict) or set(value) != {"max"} or not isinstance(value["max"], int):
         raise UntranslatableError(
-            "only `max` is taken over: see `max_steps`, `max_tool_calls` and `max_model_requests`"
+            "only `max` is imported: see `max_steps`, `max_tool_calls` and `max_model_requests`"
         )
     return "max_steps", {"value": value["max"]}
 
@@ -608,7 +608,7 @@ _PLAIN: Mapping[str, Callable[[Any, Any], _Converted]] = {
 KINDS = frozenset(
     {*_PLAIN, *_TEXT, *_TEXTS, *_RUBRICS, *_REASONS, "regex", "similar", "javascript", "python"}
 )
-"""The types of assertions that are known here, translated or not."""
+"""The known types of assertions, whether or not they can be translated."""
 
 
 def _number(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""The config of promptfoo: its prompts, providers and tests, and what holds for all of these."""
+"""Translates a config of promptfoo: its prompts, providers, tests and common settings."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from ci_evals.errors import ConfigError
 from ci_evals.format import one_line
 from ci_evals.graders import GRADERS
 from ci_evals.plugins.importers.draft import (
-    NOTHING_LIKE_IT,
+    NO_COUNTERPART,
     Lost,
     SuiteDraft,
     UntranslatableError,
@@ -35,38 +35,38 @@ from ci_evals.suite.prompt_functions import call_function, function_problem
 from ci_evals.templating import describe_error, is_template, template_sandbox
 
 _SETTINGS: Mapping[str, str] = {
-    "redteam": "attacks are not generated here: write those that matter as cases",
-    "outputPath": "`report.out` and `--out` name the folder of the results",
+    "redteam": "attacks are not generated: write those that matter as cases",
+    "outputPath": "`report.out` and `--out` set the results folder",
     "sharing": "results stay in your CI system",
-    "env": "export the variables, or write them into .env beside the suite",
-    "commandLineOptions": "they are options of `ci-evals run`",
-    "derivedMetrics": "`metric` of graders has mean scores",
-    "nunjucksFilters": "templates are Jinja2's, and have its filters",
+    "env": "export the variables, or write them into .env next to the suite",
+    "commandLineOptions": "use options of `ci-evals run`",
+    "derivedMetrics": "`metric` of graders gives mean scores",
+    "nunjucksFilters": "templates are Jinja2, with its filters",
     "tags": "`label` is kept in reports",
     "tracing": "the extra `otel` reads the spans of Python agents",
-    "extensions": "a function of yours, named by `setup`, is called before and after a run",
-    "metadata": "`metadata` is one of cases",
-    "writeLatestResults": "results are files in a folder",
+    "extensions": "use `setup`, whose function is called before and after a run",
+    "metadata": "only cases have `metadata`",
+    "writeLatestResults": "results are always written to a folder",
 }
 _CHOICES: Mapping[str, str] = {
     "providers": "no provider of the suite has such a name",
     "prompts": "no prompt of the suite has such a name",
-    "provider": "it is not one of `providers`: add it there, and name it in other cases, too",
+    "provider": "it is not one of `providers`: add it, and set `providers` in the other cases",
 }
-"""The keys of a test that choose what it runs on, with the reason if nothing fits."""
+"""The keys of a test that choose its providers and prompts, with the reason if none fits."""
 _OF_A_TEST: Mapping[str, str] = {
     "assertScoringFunction": "the score of a run is the weighted mean of its graders",
-    "providerOutput": "an answer that is there is named by `overrides: {recorded: …}`",
+    "providerOutput": "use `overrides: {recorded: …}` for an existing answer",
 }
-_TRANSFORM = "`transform` is one of the suite, or of a grader: give it to those that read it"
-_OF_A_MODEL = "it is a setting of the provider: give it to one as `params`"
+_TRANSFORM = "`transform` belongs to the suite or a grader: add it to the graders that need it"
+_OF_A_MODEL = "it is a setting of a provider: add it to its `params`"
 _OPTIONS: Mapping[str, str] = {
     "transform": _TRANSFORM,
     "postprocess": _TRANSFORM,
-    "rubricPrompt": "`prompt` of a judge is a template over other names",
+    "rubricPrompt": "`prompt` of a judge is a template with other names",
     "prefix": "put it into the prompt",
     "suffix": "put it into the prompt",
-    "storeOutputAs": "cases do not follow one another: write a conversation, with `turns`",
+    "storeOutputAs": "cases are independent: write a conversation, with `turns`",
 }
 _EVALUATE_OPTIONS: Mapping[str, str] = {
     "maxConcurrency": "max_concurrency",
@@ -75,8 +75,8 @@ _EVALUATE_OPTIONS: Mapping[str, str] = {
     "maxEvalTimeMs": "budget",
 }
 _NO_OPTIONS = ("cache", "showProgressBar", "generateSuggestions", "interactiveProviders")
-_PROGRAM = "a program makes it: name a function in it, as `file://prompt.py:make`"
-_ONLY_FILES = "only files of CSV, YAML, JSON, JSONL, Python and JavaScript are read"
+_PROGRAM = "it is a program: name a function in it, as in `file://prompt.py:make`"
+_ONLY_FILES = "only CSV, YAML, JSON, JSONL, Python and JavaScript files are supported"
 _ORDER = (
     "name",
     "description",
@@ -108,7 +108,7 @@ class _Entry(NamedTuple):
 
     Args:
         made: the entry of the suite.
-        names: what promptfoo knows it by.
+        names: its names in promptfoo.
     """
 
     made: Any
@@ -117,12 +117,12 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The part of the matrix that a test or a provider chooses.
+    """A choice of providers or prompts by a test or a provider.
 
     Args:
         what: the key, for messages.
         written: promptfoo's names.
-        reason: why it is lost if nothing has such a name.
+        reason: the reason for losing it if no such name exists.
     """
 
     what: str
@@ -192,9 +192,9 @@ class _Converter:
         self.ids: set[str] = set()
         self.prompt_config: dict[str, Any] = {}
         self.has_defaults = False
-        """True if all tests have assertions in common."""
+        """True if `defaultTest` has assertions."""
         self.named: list[frozenset[str]] = []
-        """For each case, the vars that it has."""
+        """The names of the vars of each case."""
 
     def convert(self) -> SuiteDraft:
         root = self.source.written
@@ -237,7 +237,7 @@ class _Converter:
         return self.sections.setdefault(name, {})
 
     def comments_before(self, written: Node) -> dict[YamlComment, None]:
-        """Return the comments before and beside the first line of a value, as keys."""
+        """Return the comments before and on the first line of a value, as keys."""
         return dict.fromkeys(self.source.take_comments_before(written))
 
     def read_key(self, key: str, written: Node) -> None:
@@ -277,7 +277,7 @@ class _Converter:
     def add_to_sections(
         self, made: Mapping[Any, Any], comments: list[YamlComment], last: str
     ) -> None:
-        """Add each key to its section, with the comments before it; those after all to `last`."""
+        """Add each key to its section, with the comments before it; final comments go to `last`."""
         for name, value in made.items():
             if isinstance(name, YamlComment):
                 comments.append(name)
@@ -293,7 +293,7 @@ class _Converter:
             self.section(last).update(dict.fromkeys(comments))
 
     def add_case_of_the_prompt(self) -> None:
-        """Add the case that promptfoo runs if assertions hold for all tests, and there is none."""
+        """Add the case that promptfoo runs if there are default assertions but no tests."""
         if "expect" not in self.section("expect"):
             return
         case: dict[Any, Any] = {"id": "the prompt as it is"}
@@ -316,7 +316,7 @@ class _Converter:
             self.section("vars")["vars"] = self.vars
 
     def put_in_order(self) -> None:
-        """Make the suite of the sections: known ones in their order, then others, then cases."""
+        """Build the suite from its sections: known ones in order, then others, then cases."""
         others = [name for name in self.sections if name not in _ORDER and name != "cases"]
         for name in (*_ORDER, *others, "cases"):
             self.draft.suite |= self.sections.get(name, {})
@@ -324,7 +324,7 @@ class _Converter:
     def convert_each(
         self, written: Node, read: Callable[[Node], list[_Entry]], what: str, section: str
     ) -> list[Any]:
-        """Convert each entry of a list, or the only one; what can't be becomes a comment."""
+        """Convert each entry of a list, or the only one; failed ones become comments."""
         made: list[Any] = []
         for entry in _entries(written):
             made += self.source.take_comments_before(entry)
@@ -339,10 +339,10 @@ class _Converter:
             made += parts
         return made
 
-    # The part of the matrix that tests and providers choose.
+    # Choices of providers and prompts.
 
     def make_choices(self, parts: Iterable[Any]) -> None:
-        """Fill in our names where promptfoo's choose; all of them are what is usual."""
+        """Replace choices by our names; remove choices of all providers or prompts."""
         for part in parts:
             if not isinstance(part, dict):
                 continue
@@ -359,7 +359,7 @@ class _Converter:
                     part[self.draft.lose(written, what, reason, weakens=True)] = None
 
     def choose(self, key: str, written: Node) -> list[str]:
-        """Return our names of the providers or prompts that references of promptfoo name."""
+        """Return our names of the providers or prompts that promptfoo's references choose."""
         references = [str(entry.value) for entry in _entries(written)]
         chosen = []
         for number, entry in enumerate(self.entries[key], 1):
@@ -392,7 +392,7 @@ class _Converter:
                 settings |= self.comments_before(written[key])
                 settings[name] = setting
             elif key == "delay":
-                reason = "`rpm` of a provider spaces its calls"
+                reason = "use `rpm` of a provider to space its calls"
                 what = f"evaluateOptions.{key}"
                 comment = self.draft.lose(written[key], what, reason, weakens=False)
                 settings[comment] = None
@@ -404,7 +404,7 @@ class _Converter:
         return self.read_provider_of(entry, self.source)
 
     def read_provider_of(self, entry: Node, source: Source) -> list[_Entry]:
-        """Return the providers of an entry of a file: several if it names another file."""
+        """Return the providers of an entry: several if it names another file."""
         value = entry.value
         if isinstance(value, str) and re.fullmatch(r"file://.*\.(ya?ml|json)", value):
             other = source.read(value.removeprefix("file://"))
@@ -449,7 +449,7 @@ class _Converter:
         if not isinstance(value, str):
             raise UntranslatableError("a prompt is a text, a file, or has `raw`")
         if re.match(r"(https?|langfuse|portkey|helicone)://|exec:", value):
-            reason = "it comes from elsewhere: write its text, or keep it in a file"
+            reason = "it is stored elsewhere: write its text here or to a file"
             raise UntranslatableError(reason)
         if not value.startswith("file://") and not re.fullmatch(_PATH, value):
             return [self.prompt(value, label)]
@@ -459,21 +459,21 @@ class _Converter:
         return prompts
 
     def read_prompt_config(self, config: Any) -> None:
-        """Keep what the only prompt sets of the models, which is a setting of the providers here.
+        """Keep the model settings of the only prompt, which belong to the providers here.
 
         Raises:
-            UntranslatableError: there are other prompts, or it is no mapping.
+            UntranslatableError: there are other prompts, or the config is not a mapping.
         """
         written = self.config["prompts"].value
         is_only = not isinstance(written, list) or len(written) == 1
         if not is_only or not isinstance(config, dict):
             keys = ", ".join(config)
-            reason = f"`config` of a prompt, {keys}: give it to a provider as `params`"
+            reason = f"`config` of a prompt, {keys}: add it to `params` of a provider"
             raise UntranslatableError(reason)
         self.prompt_config = config
 
     def add_prompt_config(self) -> None:
-        """Add the settings of the only prompt to each model, where they win."""
+        """Add the settings of the only prompt to each model, where they take precedence."""
         for provider in self.section("providers").get("providers", ()):
             if not isinstance(provider, dict):
                 continue
@@ -506,14 +506,14 @@ class _Converter:
         return prompts
 
     def function_of(self, name: str, default: str | None) -> str:
-        """Return a function of a file of code, as ci-evals names it.
+        """Return a function of a code file in the notation of ci-evals.
 
         Args:
             name: the file, perhaps with `:function`.
             default: the function of a Python file that names none.
 
         Raises:
-            UntranslatableError: it can't be called from the suite's folder.
+            UntranslatableError: the function can't be called from the suite's folder.
         """
         file, colon, function = name.partition(":")
         path = self.source.relative(file)
@@ -551,14 +551,14 @@ class _Converter:
     # Tests.
 
     def find_default_test(self) -> Node:
-        """Return what holds for all tests, which may stand in a file."""
+        """Return `defaultTest`, which may be in a file."""
         written = self.source.written["defaultTest"]
         if isinstance(written.value, str):
             return self.source.read(written.value.removeprefix("file://")).written
         return written
 
     def read_default_vars(self, written: Node) -> None:
-        """Read what tests depend on: the vars and the judge of all tests."""
+        """Read the default vars and the default judge, which tests depend on."""
         if not isinstance(written.value, dict):
             return
         self.judge = self.judge_of(written)
@@ -578,7 +578,7 @@ class _Converter:
             self.metadata = metadata
 
     def read_default_test(self, written: Node) -> None:
-        """Read what else holds for all tests."""
+        """Read the other defaults of tests."""
         if not isinstance(written.value, dict):
             return
         comments = self.source.take_comments_before(written)
@@ -601,7 +601,7 @@ class _Converter:
         known = []
         if code := options.get("transform"):
             with suppress(UntranslatableError):
-                transform = self.assertions.transforms.of(code, self.source)
+                transform = self.assertions.transforms.translate(code, self.source)
                 self.section("transform")["transform"] = transform
                 known.append("transform")
         if "runSerially" in options:
@@ -619,7 +619,7 @@ class _Converter:
         return self.judge
 
     def lose_options(self, written: Node, where: str, known: Iterable[str]) -> list[YamlComment]:
-        """Note the options of a test that are not `known`, and return their comments."""
+        """Record the options of a test that are not `known`, and return their comments."""
         options = written["options"]
         comments: list[YamlComment] = []
         if not isinstance(options.value, dict):
@@ -660,7 +660,7 @@ class _Converter:
         return made
 
     def call_tests(self, entry: Node, name: str, config: Any) -> list[Any]:
-        """Return the cases that code makes now: a later change of the code needs a new import."""
+        """Return the cases that code makes at the time of the import."""
         function = self.function_of(name, "generate_tests")
         arguments = []
         if config:
@@ -670,12 +670,12 @@ class _Converter:
         except ConfigError as error:
             raise UntranslatableError(error.problems[0].message) from error
         if not isinstance(tests, list):
-            raise UntranslatableError(f"{function} returned no list of tests")
-        comments = [YamlComment(f"made by {function} as this was imported")]
+            raise UntranslatableError(f"{function} did not return a list of tests")
+        comments = [YamlComment(f"made by {function} during the import")]
         return comments + self.read_tests(entry.with_value(tests))
 
     def read_test_file(self, name: str) -> list[Any]:
-        """Return the cases of a file; a CSV file that ci-evals can read stays what it is."""
+        """Return the cases of a file; a CSV file that ci-evals can read is only referred to."""
         other = self.source.read(name)
         rows = other.written
         is_csv = name.endswith(".csv")
@@ -703,7 +703,7 @@ class _Converter:
             configs = scenario["config"]
             tests = scenario["tests"]
             if not _has_mappings(configs) or not _has_mappings(tests):
-                reason = "only lists of mappings are read"
+                reason = "only lists of mappings are supported"
                 made.append(self.draft.lose(scenario, "scenarios", reason, weakens=True))
                 continue
             for config in configs.items():
@@ -748,7 +748,7 @@ class _Converter:
             code = (test.get("options") or {}).get("transform")
             if code and self.can_transform_alone(expect):
                 with suppress(UntranslatableError):
-                    _add_transform(expect, self.assertions.transforms.of(code, self.source))
+                    _add_transform(expect, self.assertions.transforms.translate(code, self.source))
                     known.append("transform")
             case["expect"] = expect
         if test.get("threshold") is not None:
@@ -769,7 +769,7 @@ class _Converter:
         return locate({**comments, **case}, written.line)
 
     def read_choices(self, written: Node) -> dict[Any, Any]:
-        """Return what a test, or else `defaultTest`, says about its providers and prompts."""
+        """Return the choice of providers and prompts of a test, or else of `defaultTest`."""
         chosen: dict[str, Node] = {}
         for key in _CHOICES:
             for test in (written, self.default_test):
@@ -780,14 +780,14 @@ class _Converter:
             if key in chosen:
                 made[key] = _Choice(f"tests.{key}", chosen[key], _CHOICES[key])
         if "provider" in chosen:
-            made.pop("providers", None)  # which are not asked then
+            made.pop("providers", None)  # `provider` takes precedence
             made |= self.read_own_provider(chosen["provider"])
         return made
 
     def read_own_provider(self, written: Node) -> dict[Any, Any]:
-        """Return the choice of the provider that a test has, if that is one of the config.
+        """Return the choice of a test's own provider, if the config has it.
 
-        Another model of the only provider is an override.
+        A different model of the only provider becomes an override.
         """
         key = "targets"
         if "providers" in self.config:
@@ -806,13 +806,13 @@ class _Converter:
         return {"providers": _Choice("tests.provider", written, _CHOICES["provider"])}
 
     def can_transform_alone(self, expect: list[Any]) -> bool:
-        """Return True if the graders of a test can have its transform: no others have one."""
+        """Return True if a test's transform can move to its graders: none has one already."""
         if self.has_defaults:
             return False
         return not any(_transforms(entry) for entry in expect)
 
     def lose_keys_of_a_test(self, written: Node, known: Iterable[str]) -> dict[YamlComment, None]:
-        """Note the keys of a test that are not `known`, unless promptfoo ignores them, too."""
+        """Record the keys of a test that are not `known`, unless promptfoo ignores them, too."""
         comments = []
         for key in written.value:
             if key in known:
@@ -820,14 +820,14 @@ class _Converter:
             what, place = f"tests.{key}", written[key]
             if key in _OF_A_TEST:
                 comments.append(self.draft.lose(place, what, _OF_A_TEST[key], weakens=True))
-            elif key.startswith("__"):  # of a CSV file
-                comments.append(self.draft.lose(place, what, NOTHING_LIKE_IT, weakens=False))
+            elif key.startswith("__"):  # a special column of a CSV file
+                comments.append(self.draft.lose(place, what, NO_COUNTERPART, weakens=False))
             else:
                 comments.append(self.draft.ignore(place))
         return dict.fromkeys(comments)
 
     def read_own_expect(self, written: Node, names: frozenset[str]) -> list[Any]:
-        """Return what a test expects; its assertions may ask for the vars that it has."""
+        """Return the graders of a test, whose templates may use its vars."""
         self.templates.names = names
         return self.read_expect(written)
 
@@ -836,7 +836,7 @@ class _Converter:
         return {name: value for name, value in self.vars.items() if isinstance(name, str)}
 
     def read_vars(self, written: Node) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-        """Return the vars of a test, and those that have several values."""
+        """Return the vars of a test with one value, and those with several values."""
         given = written["vars"].value
         if isinstance(given, str):
             given = self.source.read(given.removeprefix("file://")).written.value
@@ -859,7 +859,7 @@ class _Converter:
         return self.fill_vars(vars_), matrix
 
     def fill_vars(self, vars_: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill in the vars that are templates over others."""
+        """Fill in the vars that are templates over other vars."""
         filled = {}
         values = {**self.vars_by_name(), **vars_}
         for name, value in vars_.items():
@@ -875,16 +875,16 @@ class _Converter:
         return filled
 
     def values(self, value: Any) -> list[Any]:
-        """Return the values of a var: several if it is a pattern of files."""
+        """Return the values of a var: several if it is a glob."""
         if not isinstance(value, str) or not value.startswith("file://"):
             return [value]
         if re.search(_NO_TEXT, value):
-            raise UntranslatableError(f"the var {value}: only texts and data are read from files")
+            raise UntranslatableError(f"the var {value}: only files of text and data are supported")
         names = self.source.find(value.removeprefix("file://"))
         return [self.read_value(name) for name in names]
 
     def read_value(self, name: str) -> Any:
-        """Return a file as a value; its text where promptfoo trims more than the last line feed."""
+        """Return a reference to a file, or its text if promptfoo trims more than a line feed."""
         by_file = {"file": self.source.relative(name)}
         if name.endswith((".json", ".yaml", ".yml")) or not self.source.locate(name).is_file():
             return by_file
@@ -917,14 +917,14 @@ class _Converter:
 
 
 def _entries(written: Node) -> Iterable[Node]:
-    """Return the entries of a list; a single value is the only one."""
+    """Return the entries of a list; a single value is one entry."""
     if isinstance(written.value, list):
         return written.items()
     return [written]
 
 
 def _is_matrix(value: object) -> TypeGuard[list[Any]]:
-    """Return True for a list of texts, of which promptfoo makes a test each."""
+    """Return True for a list of texts, for each of which promptfoo makes a test."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], str)
 
 
@@ -939,7 +939,7 @@ def _has_mappings(written: Node) -> bool:
 
 
 def _merge_tests(config: Node, test: Node) -> Node:
-    """Return a test of a scenario with one of its configurations, in the place of the test."""
+    """Merge a test of a scenario with one of its configurations."""
     merged = {**config.value, **test.value}
     for key in ("vars", "options"):
         merged[key] = {**(config.value.get(key) or {}), **(test.value.get(key) or {})}
@@ -948,7 +948,7 @@ def _merge_tests(config: Node, test: Node) -> Node:
 
 
 def _tell_apart(entries: Iterable[Any]) -> None:
-    """Give a name to each provider or prompt that would have the same one as another before it."""
+    """Give unique names to providers or prompts whose names would collide."""
     taken: Counter[str] = Counter()
     for entry in entries:
         if not isinstance(entry, dict):
@@ -971,15 +971,15 @@ def _tell_apart(entries: Iterable[Any]) -> None:
 _CHAT_IN_JSON = r"""\s*\[\s*(\{%.*?%\}\s*)*\{\s*['"]?(role|content)\b"""
 _CHAT_IN_YAML = r"""(\s*(\#[^\n]*|\{%.*?%\})?\n)*\s*-\s+['"]?(role|content)['"]?\s*:"""
 _MADE_CHAT = (
-    "it is a chat whose messages a template makes: write each message,"
-    " or let a `function` of the prompt make them"
+    "a template makes the messages of this chat: write each message,"
+    " or use a `function` of the prompt"
 )
 
 
 def _chat(text: str) -> list[tuple[str, str]]:
-    """Return the roles and texts that a prompt is in JSON or YAML; a plain one is the user's.
+    """Return the roles and texts of a prompt in JSON or YAML; plain text is the user's.
 
-    Comments of Jinja are left out, as they are when it is rendered.
+    Comments of Jinja are removed, as in rendering.
     """
     messages = None
     text = re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL)
@@ -996,21 +996,21 @@ def _chat(text: str) -> list[tuple[str, str]]:
         if not isinstance(message, dict) or message.get("role") not in _ROLES:
             return [("user", text)]
     if not all(isinstance(message.get("content"), str) for message in messages):
-        raise UntranslatableError("a message of it has parts other than text")
+        raise UntranslatableError("a message has parts other than text")
     return [(_ROLES[message["role"]], message["content"]) for message in messages]
 
 
 def _quote_templates(text: str) -> str:
-    """Return YAML in which a value that begins with a template is a text."""
+    """Quote values in YAML that are templates, which YAML would read as mappings."""
 
-    def quote(found: re.Match[str]) -> str:
-        return found[1] + json.dumps(found[2], ensure_ascii=False)
+    def quote(match: re.Match[str]) -> str:
+        return match[1] + json.dumps(match[2], ensure_ascii=False)
 
     return re.sub(r"(?m)^(\s*(?:- )?\w+:\s+)(\{\{.*\}\})\s*$", quote, text)
 
 
 def _transforms(entry: Any) -> bool:
-    """Return True if a grader has a transform, or a part of it."""
+    """Return True if a grader or a part of it has a transform."""
     if not isinstance(entry, dict):
         return False
     for options in entry.values():
@@ -1020,7 +1020,7 @@ def _transforms(entry: Any) -> bool:
 
 
 def _add_transform(expect: Iterable[Any], transform: str) -> None:
-    """Give a transform to graders that read the answer."""
+    """Add a transform to graders that read the answer's text."""
     for entry in expect:
         if not isinstance(entry, dict):
             continue
@@ -1033,14 +1033,14 @@ def _add_transform(expect: Iterable[Any], transform: str) -> None:
 
 
 def _names_of(entry: Any) -> frozenset[str]:
-    """Return what promptfoo knows a provider or prompt by: its id, its label or its text."""
+    """Return promptfoo's names of a provider or prompt: its id, label and text."""
     if not isinstance(entry, dict):
         return frozenset([str(entry)])
     return frozenset(str(entry[key]) for key in ("id", "label", "raw") if key in entry)
 
 
 def _refers(reference: str, names: Iterable[str]) -> bool:
-    """Return True if a reference of promptfoo is one of some names: `openai:*` is, too."""
+    """Return True if a reference of promptfoo, such as `openai:*`, fits one of `names`."""
     reference = reference.removeprefix("file://")
     for full_name in names:
         name = full_name.removeprefix("file://")
@@ -1070,7 +1070,7 @@ def _name_of(key: str, entry: _Entry, number: int) -> str:
 
 
 def _overrides(usual: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a case overrides to have another provider; nothing if more than that differs."""
+    """Return the overrides that turn one provider into another; none if they cannot."""
     overridden = ("name", "model", "params")
     for key in {*usual, *other}.difference(overridden):
         if usual.get(key) != other.get(key):

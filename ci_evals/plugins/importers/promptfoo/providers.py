@@ -1,4 +1,4 @@
-"""Providers of promptfoo: `openai:gpt-4o-mini`, `{id, label, config}`, HTTP services."""
+"""Translates providers of promptfoo: `openai:gpt-4o-mini`, `{id, label, config}`, services."""
 
 import json
 import re
@@ -11,14 +11,14 @@ from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
 
 from ci_evals.errors import ConfigError
-from ci_evals.plugins.importers.draft import NOTHING_LIKE_IT, UntranslatableError, is_key
+from ci_evals.plugins.importers.draft import NO_COUNTERPART, UntranslatableError, is_key
 from ci_evals.plugins.importers.promptfoo.agents import Agents
 from ci_evals.plugins.importers.promptfoo.templates import quote_dumped
 from ci_evals.plugins.importers.source import Source
 from ci_evals.suite.nodes import Node
 from ci_evals.templating import template_sandbox
 
-_COMPATIBLE: Mapping[str, tuple[str, str | None]] = {  # where it is, and the variable of its key
+_COMPATIBLE: Mapping[str, tuple[str, str | None]] = {  # the base URL, and the key's variable
     "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
@@ -87,9 +87,9 @@ _KINDS_OF_OPENAI = frozenset(
 
 _NO_ID = "a provider is an id, or a mapping with `id`"
 _NO_KEY = "a key does not belong in the file: put it into the variable"
-_CALLBACKS = "the tools that a model calls are not run: let a `python` provider run them"
+_CALLBACKS = "the tools of the model are not run: use a `python` provider that runs them"
 WEAKENING = frozenset({"transform", "config.functionToolCallbacks"})
-"""What changes the answers that are graded, if it is lost."""
+"""The settings whose loss changes the graded answers."""
 _REASONS_OF_KEYS = {
     "transform": "a stage can change its answers",
 }
@@ -100,11 +100,11 @@ class Made:
     """An entry of `providers`.
 
     Args:
-        id: the original's.
-        options: of the entry.
+        id: the id of the original.
+        options: the options of the entry.
         embeds: True if it answers with embeddings.
-        prompts: the prompts that it has, as the original names them; None for all.
-        lost: the settings that it lacks, each with the reason.
+        prompts: its prompts by their original names; None for all.
+        lost: the settings that were lost, each with the reason.
     """
 
     id: str
@@ -121,13 +121,12 @@ def provider_of(
 
     Args:
         written: its id, or a mapping with `id`.
-        source: where it stands.
-        agents: calls those in Python, and programs; None where there may be no code, as among
-            judges.
-        embeds: it is to answer with embeddings.
+        source: the file that has it.
+        agents: calls Python functions and programs; None if code is not allowed, as for judges.
+        embeds: True if it has to answer with embeddings.
 
     Raises:
-        UntranslatableError: there is no such provider here.
+        UntranslatableError: there is no counterpart.
     """
     given: Any = written.value
     if isinstance(given, str):
@@ -159,28 +158,28 @@ def provider_of(
         elif key == "prompts":
             made.prompts = setting
         elif key not in ("id", "label", "config"):
-            made.lost.append((key, _REASONS_OF_KEYS.get(key, NOTHING_LIKE_IT)))
+            made.lost.append((key, _REASONS_OF_KEYS.get(key, NO_COUNTERPART)))
     return made
 
 
 def _read_setting(value: Any, source: Source) -> Any:
-    """Return what a setting says, or what its file holds: tools, a schema, a text."""
+    """Return the value of a setting or the content of its file: tools, a schema, a text."""
     if not isinstance(value, str):
         return value
-    found = re.fullmatch(r"file://(.+\.(json|ya?ml|txt|md))", value)
-    if found is None:
+    match = re.fullmatch(r"file://(.+\.(json|ya?ml|txt|md))", value)
+    if match is None:
         return value
-    name, suffix = found.groups()
+    name, suffix = match.groups()
     try:
         if suffix in ("txt", "md"):
             return source.read_text(name)
         return source.read(name).written.value
     except ConfigError:
-        return value  # which is listed then
+        return value  # `_common` reports it as lost
 
 
 def _without_key(config: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    """Return the config of code or of a service without an API key that stands in it."""
+    """Return the config of code or of a service without its API key."""
     if "apiKey" in config:
         reason = "a key does not belong in the file: let the code read a variable"
         made.lost.append(("config.apiKey", reason))
@@ -190,15 +189,15 @@ def _without_key(config: Mapping[str, Any], made: Made) -> dict[str, Any]:
 def _code(
     id_: str, config: Mapping[str, Any], made: Made, source: Source, agents: Agents
 ) -> dict[str, Any] | None:
-    """Return a provider of the team's own, a function or a program; None if it is none."""
-    if found := re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?[jt]s)(:\w+)?", id_):
-        path, function = found.groups(default="")
+    """Return a provider for a function or a program; None for other ids."""
+    if match := re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?[jt]s)(:\w+)?", id_):
+        path, function = match.groups(default="")
         options: dict[str, Any] = {"type": "javascript", "file": source.relative(path) + function}
         if settings := _without_key(config, made):
             options["config"] = settings
         return options
-    if found := re.fullmatch(r"(?:file://|python:)(.+\.py)(?::(\w+))?", id_):
-        path, function = found.groups(default="call_api")
+    if match := re.fullmatch(r"(?:file://|python:)(.+\.py)(?::(\w+))?", id_):
+        path, function = match.groups(default="call_api")
         return agents.call_function(source.relative(path), function, _without_key(config, made))
     if id_.startswith("exec:"):
         command = id_.removeprefix("exec:").strip()
@@ -217,7 +216,7 @@ def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     if kind in ("http", "https"):
         for key in config:
             if key not in _OF_A_SERVICE:
-                made.lost.append((f"config.{key}", NOTHING_LIKE_IT))
+                made.lost.append((f"config.{key}", NO_COUNTERPART))
         url = config.get("url")
         if not url and rest:
             url = id_
@@ -238,7 +237,7 @@ def _openai(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     if made.embeds:
         known += ["embedding", "embeddings"]
     if surface not in known:
-        reason = f"of openai only chat models are called, and this is of the kind {surface!r}"
+        reason = f"only chat models of openai are supported, not the kind {surface!r}"
         raise UntranslatableError(reason)
     options = _compatible(model or "gpt-4.1-mini", config, made, None, None)
     if surface == "responses":
@@ -249,7 +248,7 @@ def _openai(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
 
 
 def _responses_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by the names that they have in the responses API."""
+    """Return settings with their names in the responses API."""
     renamed: dict[str, Any] = {}
     text: dict[str, Any] = {}
     for key, value in params.items():
@@ -276,7 +275,7 @@ def _responses_params(params: Mapping[str, Any]) -> dict[str, Any]:
 def _anthropic(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     model = rest.removeprefix("messages:").removeprefix("completion:")
     if model in ("claude-agent-sdk", "claude-code"):
-        reason = "an agent of its own: call it by a `python` or `command` provider"
+        reason = "it is an agent: call it with a `python` or `command` provider"
         raise UntranslatableError(reason)
     return {"type": "anthropic", "model": model, **_common(config, made, "ANTHROPIC_API_KEY")}
 
@@ -304,7 +303,7 @@ def _vertex(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
 
 
 def _in_generation_config(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of Gemini with its params where they belong."""
+    """Return settings of Gemini with params moved into `generationConfig`."""
     settings = dict(settings)
     params = {}
     generation = {}
@@ -422,8 +421,8 @@ _OF_INFERENCE = {
 _REASONS = {
     "exec": "a judge is a model: a `python` provider can run the program",
     "python": "a judge is a model: a `python` provider can call the function",
-    "promptfoo": "red-teaming is not done here",
-    "websocket": "only HTTP services are called",
+    "promptfoo": "red-teaming is not supported",
+    "websocket": "only HTTP services are supported",
 }
 
 
@@ -432,7 +431,7 @@ def _reason_of(id_: str) -> str:
         return _REASONS["python"]
     if re.match(r"(file://|javascript:).*\.([cm]?js|ts)(:\w+)?$", id_):
         return "a judge is a model: a `javascript` provider can call the function"
-    return "there is no such provider: docs/providers.md lists what there is"
+    return "there is no such provider: docs/providers.md lists the known ones"
 
 
 def _compatible(
@@ -448,7 +447,7 @@ def _compatible(
             variable = "OPENAI_API_KEY"
     if base_url is None:
         return {**options, **_common(config, made, "OPENAI_API_KEY")}
-    # Elsewhere than at OpenAI, no key is sent unless it is named.
+    # At other addresses than OpenAI's, ci-evals sends a key only if the config names it.
     options["base_url"] = base_url
     if variable or config.get("apiKey") or config.get("apiKeyEnvar"):
         options["api_key"] = _key(config, variable or "OPENAI_API_KEY", made)
@@ -460,7 +459,7 @@ def _is_local(url: str) -> bool:
 
 
 def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict[str, Any]:
-    """Return what all model APIs have: key, headers, price and params."""
+    """Return the settings of all model APIs: key, headers, price and params."""
     options: dict[str, Any] = {}
     if variable and (config.get("apiKeyEnvar") or config.get("apiKey")):
         key = _key(config, variable, made)
@@ -489,7 +488,7 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
     params = {}
     for key, value in settings.items():
         if isinstance(value, str) and value.startswith("file://"):
-            made.lost.append((f"config.{key}", "write under `params` what it gives"))
+            made.lost.append((f"config.{key}", "write its content under `params`"))
         else:
             params[key] = value
     if config.get("stream") is True:
@@ -500,7 +499,7 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
 
 
 def _key(config: Mapping[str, Any], variable: str, made: Made) -> str:
-    """Return a reference to the variable of an API key, never a key that the file holds."""
+    """Return a reference to the variable of an API key, never the key itself."""
     if name := config.get("apiKeyEnvar"):
         return f"${{{name}}}"
     given = _reference(str(config.get("apiKey") or ""))
@@ -521,7 +520,7 @@ def _header(name: str, value: str, made: Made) -> str:
 
 
 def _reference(text: str) -> str:
-    """Return a text with references to the environment as ours: `{{ env.NAME }}` as `${NAME}`."""
+    """Translate references to the environment: `{{ env.NAME }}` to `${NAME}`."""
     return re.sub(r"\{\{-?\s*env\.(\w+)\s*-?\}\}", r"${\1}", text)
 
 
@@ -530,7 +529,7 @@ def _references(value: Any) -> Any:
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a value with every text in it changed."""
+    """Apply `change` to every text in a value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -551,7 +550,7 @@ def _service(url: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     """Return an HTTP service."""
     for key in _UNTRANSLATABLE:
         if config.get(key):
-            reason = f"`{key}` of an HTTP provider: say what is sent by `url`, `headers` and `body`"
+            reason = f"`{key}` of an HTTP provider: write `url`, `headers` and `body` instead"
             raise UntranslatableError(reason)
     query = config.get("queryParams")
     if isinstance(query, Mapping):
@@ -588,22 +587,22 @@ def _body(body: Any) -> Any:
     try:
         return json.loads(quote_dumped(body))
     except ValueError:
-        raise UntranslatableError("its `body` is not JSON, and nothing else is sent") from None
+        raise UntranslatableError("its `body` is not JSON, the only supported format") from None
 
 
 def _output(transform: str) -> dict[str, str]:
-    """Return where the answer is, of a JavaScript expression that walks to it."""
+    """Return the JSONPath of the answer for a JavaScript expression that only reads members."""
     code = re.sub(r"^\(?\s*json\s*(,\s*\w+\s*)*\)?\s*=>\s*", "", transform)
     if code in ("text", "json"):
         return {}
     if not re.fullmatch(r"json(\??\.\w+|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])+", code):
-        remedy = "say by a JSONPath under `output` where the answer is"
+        remedy = "write the JSONPath of the answer under `output`"
         raise UntranslatableError(f"`transformResponse: {transform[:80]}`: {remedy}")
     return {"output": "$" + code.removeprefix("json").replace("?.[", "[").replace("?.", ".")}
 
 
 def _request_template(text: str) -> str:
-    """Return a template of a request: there the prompt is `input`, and vars are below `vars`."""
+    """Translate a template of a request, in which the prompt is `input`, and vars are in `vars`."""
     text = re.sub(r"\|\s*dump\b(\(\s*\))?", "| tojson", _reference(text))
     try:
         names = find_undeclared_variables(template_sandbox().parse(text))

@@ -1,4 +1,4 @@
-"""Tests in CSV files: columns are vars, and those that begin with `__` say what is expected."""
+"""Reads tests in CSV files: columns are vars, except those that begin with `__`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
 
 
 def plain_columns(rows: Sequence[Mapping[str, str]]) -> frozenset[str] | None:
-    """Return the columns if ci-evals reads the file as it is; None if some have a meaning."""
+    """Return the columns if ci-evals can read the file directly; None if some are special."""
     if not rows:
         return frozenset()
     columns = frozenset(rows[0])
@@ -23,11 +23,11 @@ def plain_columns(rows: Sequence[Mapping[str, str]]) -> frozenset[str] | None:
 
 
 def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row as a test, as it would stand in the config."""
+    """Return a row in the form of a test in the config."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
     for column, cell in row.items():
         if not column:
-            continue  # as separators at the ends of lines make it
+            continue  # lines that end with a separator have a column without a name
         if not column.startswith("__"):
             test["vars"][column] = cell
             continue
@@ -51,7 +51,7 @@ def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
         elif name == "threshold":
             test["threshold"] = float(cell)
         else:
-            test[column] = cell  # listed as what is not translated
+            test[column] = cell  # reported later as not translated
     return {key: value for key, value in test.items() if value}
 
 
@@ -69,10 +69,10 @@ def _assertion(row: Mapping[str, str], column: str) -> dict[str, Any]:
 def _parse_assertion(text: str) -> dict[str, Any]:
     """Return the assertion in `contains: Paris` or `similar(0.8): …`; else equality to the text."""
     equals = {"type": "equals", "value": text}
-    found = re.match(r"(not-)?([a-z:-]+?)(?:\((\d*\.?\d+)\))?\s*(?::\s*(.*))?$", text, re.DOTALL)
-    if found is None:
+    match = re.match(r"(not-)?([a-z:-]+?)(?:\((\d*\.?\d+)\))?\s*(?::\s*(.*))?$", text, re.DOTALL)
+    if match is None:
         return equals
-    negation, name, threshold, value = found.groups()
+    negation, name, threshold, value = match.groups()
     kind = _SHORT.get(name, name)
     if kind not in KINDS:
         return equals

@@ -1,4 +1,4 @@
-"""Translates templates of Nunjucks into those of Jinja2."""
+"""Translates Nunjucks templates to Jinja2."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -22,33 +22,31 @@ _CHANGES = (
 )
 
 
-_HISTORY = (
-    "`_conversation` is what was said in the tests before: write a conversation, with `turns`"
-)
+_HISTORY = "`_conversation` holds earlier tests: write a conversation, with `turns`"
 
 
 class TemplateTranslator:
-    """Translates templates, and gathers the variables of `env` in them, as `environment`.
+    """Translates templates, and collects the variables of `env` in them as `environment`.
 
-    What has no value is empty in Nunjucks, and an error in our Jinja2. So a name that a test may
-    lack gets an empty default.
+    A name without a value is empty in Nunjucks, but an error in our Jinja2. So names that a test
+    may lack get an empty default.
     """
 
     def __init__(self) -> None:
         self.names: frozenset[str] | None = None
-        """The names that surely have a value where the templates are rendered; None for all."""
+        """The names that always have a value when the templates are rendered; None for all."""
         self.environment: set[str] = set()
         self._translated: dict[tuple[str, frozenset[str] | None], str] = {}
 
     def has(self, name: str) -> bool:
-        """Return True if a name surely has a value."""
+        """Return True if a name always has a value."""
         return self.names is None or name in self.names
 
     def text(self, text: str) -> str:
-        """Return a template as Jinja2 has it.
+        """Return a template in Jinja2.
 
         Raises:
-            UntranslatableError: Jinja2 cannot read it, or it asks for earlier tests.
+            UntranslatableError: Jinja2 cannot read it, or it refers to earlier tests.
         """
         if not is_template(text):
             return text
@@ -73,7 +71,7 @@ class TemplateTranslator:
         return _with_defaults(jinja, lacking)
 
     def inside(self, value: Any) -> Any:
-        """Return a value with each text in it as a template."""
+        """Translate every text in a value."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -91,14 +89,14 @@ def _as_jinja(match: re.Match[str]) -> str:
 
 
 def quote_dumped(text: str) -> str:
-    """Return JSON with templates in it as JSON: `{"q": {{ q | dump }}}` as `{"q": "{{ q }}"}`."""
+    """Quote templates, so that the text is JSON: `{"q": {{ q | dump }}}` is `{"q": "{{ q }}"}`."""
     return re.sub(
         r'(?<!")\{\{\s*([\w.]+)\s*\|\s*dump\s*(?:\(\s*\))?\s*\}\}(?!")', r'"{{ \1 }}"', text
     )
 
 
 class _Token(NamedTuple):
-    """A part of a template, as Jinja2 cuts it."""
+    """A token of a template."""
 
     line: int
     kind: str
@@ -106,9 +104,9 @@ class _Token(NamedTuple):
 
 
 def _with_defaults(source: str, names: Collection[str]) -> str:
-    """Return a template in which names are empty where they have no value.
+    """Return a template in which `names` default to an empty text.
 
-    A name stays as it is where the template itself asks for its value, and where it is bound.
+    A name stays unchanged if the template tests it, gives it a default, or binds it.
     """
     sandbox = template_sandbox(keep_last_newline=True)
     tokens = [_Token(*token) for token in sandbox.lex(source)]
@@ -130,7 +128,7 @@ def _with_defaults(source: str, names: Collection[str]) -> str:
 
 
 def _stays(before: _Token, after: Sequence[str]) -> bool:
-    """Return True if a name between these parts of a template needs no default or has none."""
+    """Return True if a name between these tokens needs no default or cannot have one."""
     if before.text in (".", "|", "is", "for", "set"):
         return True
     match after:
