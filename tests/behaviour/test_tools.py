@@ -509,7 +509,10 @@ async def test_a_call_that_is_lost_after_a_tool_errors_the_run_and_what_was_paid
             "a provider with tools cannot have",
         ),
         ({"tools": [{"mcp": "no-such-program"}]}, "tools[0]: mcp: there is no program 'no-such-"),
-        ({"tools": [{"mcp": "http://h/mcp", "headers": {"a b": "1"}}]}, "tools[0]: headers.a b: a"),
+        (
+            {"tools": [{"mcp": "http://h/mcp", "headers": {"a b": "1"}}]},
+            "tools[0]: headers.a b: use",
+        ),
         ({"tools": [{"mcp": "http://127.0.0.1/mcp", "env": {"A": "1"}}]}, "env: belongs to a"),
         ({"tools": [{"mcp": ["python3"], "headers": {"A": "1"}}]}, "headers: belong to a server"),
         ({"tools": [{"mcp": ["python3"], "cwd": "nowhere"}]}, "cwd: there is no folder"),

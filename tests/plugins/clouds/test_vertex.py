@@ -221,7 +221,7 @@ async def test_a_refused_key_file_is_an_auth_error(
 ) -> None:
     write_key_file(tmp_path / "key.json", f"{server.url}/token")
     server.answers(Scripted({"error": "invalid_grant", "error_description": "gone"}, 400))
-    with pytest.raises(ProviderError, match=r"no Google token:  .*invalid_grant") as caught:
+    with pytest.raises(ProviderError, match=r"no Google token: .*invalid_grant") as caught:
         await GoogleCredentials(resources).fetch()
     assert caught.value.kind == "auth"
 
