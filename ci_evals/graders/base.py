@@ -199,7 +199,7 @@ class Composite(GraderOptions):
         raise NotImplementedError
 
 
-class NothingThereError(Exception):
+class EmptyTransformError(Exception):
     """The answer has nothing for a transform to return; `got` is what it has instead."""
 
     def __init__(self, reason: str, value: Any) -> None:

@@ -441,7 +441,7 @@ def read_opinion(text: str, verdicts: Sequence[str | int]) -> Opinion | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class _ListEntry:
     """An entry of a judge's list."""
 
     text: str
@@ -450,8 +450,8 @@ class _Listed:
 
 
 @cache
-def _list_adapter() -> TypeAdapter[list[_Listed]]:
-    return TypeAdapter(list[_Listed])
+def _list_adapter() -> TypeAdapter[list[_ListEntry]]:
+    return TypeAdapter(list[_ListEntry])
 
 
 def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement, ...] | None:

@@ -10,9 +10,9 @@ from ci_evals.graders.base import (
     MAX_STACK_CHARACTERS,
     REASON_CHARACTERS,
     Composite,
+    EmptyTransformError,
     GraderOptions,
     ModelGrader,
-    NothingThereError,
     ended_by,
     inconclusive,
     reaches,
@@ -289,7 +289,7 @@ async def transform_here(source: str, answer: Answer) -> Answer | Finding:
     transform = one_line(source, 80)
     try:
         return await transform_answer(source, answer)
-    except NothingThereError as error:
+    except EmptyTransformError as error:
         finding = inconclusive(str(error), got=error.got)
     except JavaScriptError as error:
         finding = thrown_by(error, answer)

@@ -13,7 +13,7 @@ from jinja2.runtime import Undefined
 
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
-from ci_evals.graders.base import NothingThereError
+from ci_evals.graders.base import EmptyTransformError
 from ci_evals.graders.functions import prepare_target
 from ci_evals.graders.inline import context_of
 from ci_evals.graders.json_text import read_json, strip_fence
@@ -72,7 +72,7 @@ async def transform_answer(source: str, answer: Answer) -> Answer:
     """Return the transformed answer.
 
     Raises:
-        NothingThereError: the answer has nothing for the transform to return.
+        EmptyTransformError: the answer has nothing for the transform to return.
         GradingError: the function took too long, or its process could not be started.
         BaseException: the function raised it, or ended its process.
     """
@@ -96,10 +96,10 @@ def _find(path: str, output: Any) -> Any:
         data = _read(output)
     except ValueError as error:
         reason = f"the answer is not JSON: {one_line(str(error))}"
-        raise NothingThereError(reason, output) from error
+        raise EmptyTransformError(reason, output) from error
     values = find_all(path, data)
     if not values:
-        raise NothingThereError("nothing is there", data)
+        raise EmptyTransformError("nothing is there", data)
     if is_singular(path):
         return values[0]
     return values
@@ -122,7 +122,7 @@ async def _call(target: str, answer: Answer) -> Any:
     async with time_limit(timeout_s, too_slow):
         value = await call(function, *arguments)
     if value is None:
-        raise NothingThereError("it returned nothing", answer.output)
+        raise EmptyTransformError("it returned nothing", answer.output)
     return value
 
 
@@ -141,7 +141,7 @@ async def _call_javascript(source: str, answer: Answer) -> Any:
     except WorkerStartError as error:
         raise GradingError(str(error)) from error
     if value is None:
-        raise NothingThereError("it returned nothing", answer.output)
+        raise EmptyTransformError("it returned nothing", answer.output)
     return value
 
 
@@ -157,9 +157,9 @@ def _evaluate(expression: str, answer: Answer) -> Any:
         if isinstance(value, Undefined):
             str(value)  # raises an UndefinedError that names what is undefined
     except Exception as error:  # an expression can raise anything for an unexpected answer
-        raise NothingThereError(one_line(str(error)), answer.output) from error
+        raise EmptyTransformError(one_line(str(error)), answer.output) from error
     if value is None:
-        raise NothingThereError("it is none", answer.output)
+        raise EmptyTransformError("it is none", answer.output)
     return value
 
 

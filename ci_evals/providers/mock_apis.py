@@ -68,7 +68,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _ApiMessage:
     """A message of OpenAI's or Anthropic's APIs, or an item of OpenAI's responses."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"] = "tool"
@@ -100,7 +100,7 @@ class _Written:
         return [Message(role, text)]
 
 
-def _turns_of(written: Iterable[_Written]) -> list[Message]:
+def _turns_of(written: Iterable[_ApiMessage]) -> list[Message]:
     return [turn for message in written for turn in message.turns]
 
 
@@ -120,7 +120,7 @@ def _check_choices(count: int) -> int:
 @dataclass(frozen=True, slots=True)
 class _ChatBody:
     model: str
-    messages: Annotated[list[_Written], Field(min_length=1)]
+    messages: Annotated[list[_ApiMessage], Field(min_length=1)]
     stream: bool | None = None
     n: Annotated[int, AfterValidator(_check_choices)] | None = None
 
@@ -206,7 +206,7 @@ def openai_error(kind: ErrorKind | None, message: str) -> Json:
 @dataclass(frozen=True, slots=True)
 class _ResponsesBody:
     model: str
-    input: str | Annotated[list[_Written], Field(min_length=1)]
+    input: str | Annotated[list[_ApiMessage], Field(min_length=1)]
     instructions: str | None = None
     stream: bool | None = None
 
@@ -310,14 +310,14 @@ class Responses(ModelApi):
 @dataclass(frozen=True, slots=True)
 class _MessagesBody:
     model: str
-    messages: Annotated[list[_Written], Field(min_length=1)]
+    messages: Annotated[list[_ApiMessage], Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1)]
     system: str | list[_Part] | None = None
     stream: bool | None = None
 
     @property
     def turns(self) -> Sequence[Message]:
-        return _turns_of([_Written("system", self.system), *self.messages])
+        return _turns_of([_ApiMessage("system", self.system), *self.messages])
 
 
 class AnthropicMessages(ModelApi):

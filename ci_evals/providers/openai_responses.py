@@ -221,7 +221,7 @@ class _Content(TypedDict, total=False):
     refusal: str | None
 
 
-class _Found(TypedDict, total=False):
+class _SearchResult(TypedDict, total=False):
     """A result of a file search: a part of a file."""
 
     __pydantic_config__ = ConfigDict(extra="ignore")  # type: ignore[misc]  # pydantic reads it from a TypedDict
@@ -258,7 +258,7 @@ class _Item(TypedDict, total=False):
     action: Any
     operation: Any
     queries: list[str] | None
-    results: list[_Found] | None
+    results: list[_SearchResult] | None
     code: str | None
     outputs: list[_CodeOutput] | None
     revised_prompt: str | None
@@ -420,7 +420,7 @@ def _error_text(error: Any) -> str:
 
 def _context(output: Sequence[_Item]) -> tuple[Passage, ...] | None:
     """Return the results of file searches; None if the API does not include them."""
-    passages: list[_Found] | None = None
+    passages: list[_SearchResult] | None = None
     for item in output:
         results = item.get("results")
         if item["type"] == "file_search_call" and results is not None:
@@ -430,7 +430,7 @@ def _context(output: Sequence[_Item]) -> tuple[Passage, ...] | None:
     return as_context([_passage(result) for result in passages])
 
 
-def _passage(result: _Found) -> dict[str, Any]:
+def _passage(result: _SearchResult) -> dict[str, Any]:
     return {
         "text": result.get("text") or "",
         "id": result.get("filename") or result.get("file_id"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.format import number_of
-from ci_evals.plugins.importers.draft import Lost, SuiteDraft, UntranslatableError
+from ci_evals.plugins.importers.draft import LostPart, SuiteDraft, UntranslatableError
 from ci_evals.plugins.importers.parts import tidy
 from ci_evals.plugins.importers.source import Source, read_source
 from ci_evals.plugins.importers.writing import YamlComment, write_yaml
@@ -47,7 +47,7 @@ def translate(source: Source) -> SuiteDraft | None:
         problem = source.written.problem(text)
         raise ConfigError([problem]) from error
 
-    def rank(lost: Lost) -> tuple[bool, bool, str, int]:
+    def rank(lost: LostPart) -> tuple[bool, bool, str, int]:
         is_elsewhere = lost.file != source.shown
         return not lost.weakens, is_elsewhere, lost.file, lost.line or 0
 

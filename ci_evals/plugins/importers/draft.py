@@ -15,7 +15,7 @@ _KEY_NAME = r"(?i)(api[-_]?key|token|secret|password|authorization)$"
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostPart:
     """A part that was not translated.
 
     Args:
@@ -75,7 +75,7 @@ class SuiteDraft:
 
     origin: str
     suite: dict[Any, Any] = field(default_factory=dict)
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostPart] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
 
     def lose(self, written: Node, what: str, reason: str, *, weakens: bool) -> YamlComment:
@@ -87,7 +87,7 @@ class SuiteDraft:
             reason: why, and what to do instead.
             weakens: True if a wrong answer could pass without it.
         """
-        lost = Lost(written.file, written.line, what, reason, weakens)
+        lost = LostPart(written.file, written.line, what, reason, weakens)
         self.lost.append(lost)
         return _comment(lost.heading, reason, written)
 

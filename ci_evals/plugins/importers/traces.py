@@ -44,7 +44,7 @@ _PROMPT_CHARACTERS = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class _Recorded:
+class _Trace:
     """One trace.
 
     Args:
@@ -74,11 +74,11 @@ class _Recorded:
 class _Question:
     """Traces with the same question; `wordings` has its different texts with their counts."""
 
-    traces: list[_Recorded] = field(default_factory=list)
+    traces: list[_Trace] = field(default_factory=list)
     wordings: dict[str, int] = field(default_factory=dict)
 
     @property
-    def best(self) -> _Recorded:
+    def best(self) -> _Trace:
         """The newest trace with an answer, or the newest one."""
         return max(self.traces, key=lambda trace: (trace.answer is not None, trace.start_ns))
 
@@ -115,7 +115,7 @@ def import_traces(paths: Sequence[Path], redactor: Redactor, today: date) -> Sui
         StorageError: a file cannot be read, or is cut off.
         UsageError: a file has something else, or no trace has a question.
     """
-    recorded: list[_Recorded] = []
+    recorded: list[_Trace] = []
     silent = 0
     for spans in _read_spans(paths).values():
         trace = _read_trace(spans)
@@ -161,7 +161,7 @@ def _without_vectors(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: attributes[name] for name in names}
 
 
-def _read_trace(spans: Sequence[Span]) -> _Recorded | None:
+def _read_trace(spans: Sequence[Span]) -> _Trace | None:
     """Return the recorded details of a trace; None if it has no question."""
     ordered = sorted(spans, key=lambda span: (span.start_ns, span.parent_id is not None))
     chats = [input_messages(span) for span in ordered if span.kind == "model_request"]
@@ -177,7 +177,7 @@ def _read_trace(spans: Sequence[Span]) -> _Recorded | None:
     for span in reversed(ordered):
         if span.parent_id is None and span.error is not None:
             error = span.error
-    return _Recorded(
+    return _Trace(
         question=question,
         history=history,
         answer=response.output.strip() or None,
@@ -241,7 +241,7 @@ def _system_prompt(ordered: Sequence[Span], chats: Sequence[Sequence[Message]]) 
     return None
 
 
-def _clean(trace: _Recorded, redactor: Redactor) -> _Recorded:
+def _clean(trace: _Trace, redactor: Redactor) -> _Trace:
     """Return a trace without secrets, and with text that can be encoded."""
     trace = redactor.clean(trace)
     question = trace.question
@@ -273,7 +273,7 @@ def _is_deep(value: Any, levels: int) -> bool:
 # Questions that differ only in their spelling.
 
 
-def _merge(traces: Iterable[_Recorded]) -> list[_Question]:
+def _merge(traces: Iterable[_Trace]) -> list[_Question]:
     """Return the questions of traces, the most frequent first, then in order of time.
 
     Questions are the same if their conversations are the same, and their texts differ only in case,
@@ -327,7 +327,7 @@ def _usual_spellings(words: Iterable[str]) -> dict[str, str]:
 # Cases.
 
 
-def _system_prompts(recorded: Iterable[_Recorded]) -> list[YamlComment]:
+def _system_prompts(recorded: Iterable[_Trace]) -> list[YamlComment]:
     """Return a comment with the system prompt of the app, if it has one."""
     counts: dict[str, int] = {}
     for trace in recorded:

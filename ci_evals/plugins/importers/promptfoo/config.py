@@ -16,7 +16,7 @@ from ci_evals.format import one_line
 from ci_evals.graders import GRADERS
 from ci_evals.plugins.importers.draft import (
     NO_COUNTERPART,
-    Lost,
+    LostPart,
     SuiteDraft,
     UntranslatableError,
     locate,
@@ -422,7 +422,7 @@ class _Converter:
         provider: dict[Any, Any] = {}
         for name, reason in made.lost:
             what = f"provider {made.id}: {name}"
-            lost = Lost(entry.file, entry.line, what, reason, name in WEAKENING)
+            lost = LostPart(entry.file, entry.line, what, reason, name in WEAKENING)
             self.draft.lost.append(lost)
             provider[YamlComment(f"{lost.heading}: {name}: {reason}")] = None
         provider |= options

@@ -96,7 +96,7 @@ _REASONS_OF_KEYS = {
 
 
 @dataclass(slots=True)
-class Made:
+class ProviderDraft:
     """An entry of `providers`.
 
     Args:
@@ -116,7 +116,7 @@ class Made:
 
 def provider_of(
     written: Node, source: Source, agents: Agents | None = None, *, embeds: bool = False
-) -> Made:
+) -> ProviderDraft:
     """Translate one provider.
 
     Args:
@@ -142,7 +142,7 @@ def provider_of(
     config = given.get("config") or {}
     if not isinstance(id_, str) or not isinstance(config, Mapping):
         raise UntranslatableError(_NO_ID)
-    made = Made(id_, {}, embeds=embeds)
+    made = ProviderDraft(id_, {}, embeds=embeds)
     if given.get("label"):
         made.options["name"] = str(given["label"]).replace(",", ";")
     target = None
@@ -178,7 +178,7 @@ def _read_setting(value: Any, source: Source) -> Any:
         return value  # `_common` reports it as lost
 
 
-def _without_key(config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _without_key(config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     """Return the config of code or of a service without its API key."""
     if "apiKey" in config:
         reason = "a key does not belong in the file: let the code read a variable"
@@ -187,7 +187,7 @@ def _without_key(config: Mapping[str, Any], made: Made) -> dict[str, Any]:
 
 
 def _code(
-    id_: str, config: Mapping[str, Any], made: Made, source: Source, agents: Agents
+    id_: str, config: Mapping[str, Any], made: ProviderDraft, source: Source, agents: Agents
 ) -> dict[str, Any] | None:
     """Return a provider for a function or a program; None for other ids."""
     if match := re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?[jt]s)(:\w+)?", id_):
@@ -205,7 +205,7 @@ def _code(
     return None
 
 
-def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _target(id_: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     kind, _, rest = id_.partition(":")
     if "functionToolCallbacks" in config:
         made.lost.append(("config.functionToolCallbacks", _CALLBACKS))
@@ -226,7 +226,7 @@ def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     raise UntranslatableError(_REASONS.get(kind, _reason_of(id_)))
 
 
-def _openai(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _openai(rest: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     surface = "chat"
     model = rest
     first, _, name = rest.partition(":")
@@ -272,7 +272,7 @@ def _responses_params(params: Mapping[str, Any]) -> dict[str, Any]:
     return renamed
 
 
-def _anthropic(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _anthropic(rest: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     model = rest.removeprefix("messages:").removeprefix("completion:")
     if model in ("claude-agent-sdk", "claude-code"):
         reason = "it is an agent: call it with a `python` or `command` provider"
@@ -280,12 +280,12 @@ def _anthropic(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, An
     return {"type": "anthropic", "model": model, **_common(config, made, "ANTHROPIC_API_KEY")}
 
 
-def _gemini(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _gemini(rest: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     settings = _common(config, made, "GEMINI_API_KEY")
     return {"type": "gemini", "model": rest, **_in_generation_config(settings)}
 
 
-def _vertex(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _vertex(rest: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     options: dict[str, Any] = {"type": "vertex", "model": rest}
     if "projectId" in config:
         options["project"] = _reference(str(config["projectId"]))
@@ -320,7 +320,7 @@ def _in_generation_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _bedrock(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _bedrock(rest: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     model = rest
     for kind in ("converse", "completion"):
         model = model.removeprefix(f"{kind}:")
@@ -351,7 +351,7 @@ def _bedrock(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]
     return {**options, **common}
 
 
-def _azure(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _azure(rest: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     host = _reference(str(config.get("apiHost") or "${AZURE_API_HOST}")).removeprefix("https://")
     settings = _common(config, made, None)
     key = _key(config, "AZURE_API_KEY", made)
@@ -364,24 +364,24 @@ def _azure(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     }
 
 
-def _type(made: Made) -> str:
+def _type(made: ProviderDraft) -> str:
     if made.embeds:
         return "embeddings"
     return "openai"
 
 
-def _webhook(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _webhook(rest: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     body: dict[str, Any] = {"prompt": "{{ input }}"}
     if settings := _without_key(config, made):
         body["config"] = settings
     return {"type": "http", "url": rest, "body": body, "output": "$.output"}
 
 
-def _echo(_rest: str, _config: Mapping[str, Any], _made: Made) -> dict[str, Any]:
+def _echo(_rest: str, _config: Mapping[str, Any], _made: ProviderDraft) -> dict[str, Any]:
     return {"type": "mock"}
 
 
-_APIS: Mapping[str, Callable[[str, Mapping[str, Any], Made], dict[str, Any]]] = {
+_APIS: Mapping[str, Callable[[str, Mapping[str, Any], ProviderDraft], dict[str, Any]]] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "google": _gemini,
@@ -435,7 +435,11 @@ def _reason_of(id_: str) -> str:
 
 
 def _compatible(
-    model: str, config: Mapping[str, Any], made: Made, base_url: str | None, variable: str | None
+    model: str,
+    config: Mapping[str, Any],
+    made: ProviderDraft,
+    base_url: str | None,
+    variable: str | None,
 ) -> dict[str, Any]:
     options: dict[str, Any] = {"type": _type(made), "model": model}
     own_url = config.get("apiBaseUrl")
@@ -458,7 +462,7 @@ def _is_local(url: str) -> bool:
     return bool(re.match(r"https?://(localhost|127\.0\.0\.1|\[::1\])\b", url))
 
 
-def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict[str, Any]:
+def _common(config: Mapping[str, Any], made: ProviderDraft, variable: str | None) -> dict[str, Any]:
     """Return the settings of all model APIs: key, headers, price and params."""
     options: dict[str, Any] = {}
     if variable and (config.get("apiKeyEnvar") or config.get("apiKey")):
@@ -498,7 +502,7 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
     return options
 
 
-def _key(config: Mapping[str, Any], variable: str, made: Made) -> str:
+def _key(config: Mapping[str, Any], variable: str, made: ProviderDraft) -> str:
     """Return a reference to the variable of an API key, never the key itself."""
     if name := config.get("apiKeyEnvar"):
         return f"${{{name}}}"
@@ -510,7 +514,7 @@ def _key(config: Mapping[str, Any], variable: str, made: Made) -> str:
     return f"${{{variable}}}"
 
 
-def _header(name: str, value: str, made: Made) -> str:
+def _header(name: str, value: str, made: ProviderDraft) -> str:
     """Return the value of a header, or a reference to a variable in place of a key."""
     if not is_key(name, value):
         return value
@@ -546,7 +550,7 @@ _OF_A_SERVICE = frozenset(
 )
 
 
-def _service(url: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _service(url: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[str, Any]:
     """Return an HTTP service."""
     for key in _UNTRANSLATABLE:
         if config.get(key):
