@@ -1,4 +1,4 @@
-"""The Vertex AI provider, against Google's documented shapes."""
+"""What Vertex AI has of its own, above all its tokens; the rest is in `test_model_apis.py`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,19 +6,17 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from fakes.google import check_vertex, giving_tokens, write_key_file
-from fakes.http_server import FakeResources, FakeServer, Respond, Scripted, request_of
+from fakes.google import giving_tokens, write_key_file
+from fakes.http_server import FakeResources, FakeServer, Respond, Scripted, answered
 from yarl import URL
 
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.model.fields import Secret
-from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
+from ci_evals.model.response import Usage
 from ci_evals.plugins.clouds.google import GoogleCredentials
 from ci_evals.plugins.clouds.vertex import Vertex
 from ci_evals.providers.http_client import HttpClient
 from ci_evals.providers.http_messages import Call
-from ci_evals.providers.mock import Mock
-from ci_evals.providers.mock_server import run_server
 from ci_evals.providers.pricing import has_price
 
 HELLO: dict[str, Any] = {
@@ -58,37 +56,9 @@ def vertex(server: FakeServer, **changes: Any) -> Vertex:
     return Vertex(**settings)
 
 
-async def test_gemini_is_asked_as_documented(server: FakeServer, resources: FakeResources) -> None:
-    server.answers(Scripted(HELLO))
-    check_vertex(HELLO, "response")
-    params = {"generationConfig": {"temperature": 0}, "labels": {"team": "support"}}
-    response = (
-        await vertex(server, params=params)
-        .open(resources)
-        .answer(
-            request_of(
-                Message("system", "Be brief."),
-                Message("user", (Part(text="Look:"), Part(image=b"png", media_type="image/png"))),
-                Message("assistant", tool_calls=(ToolCall("book", {"to": "Paris"}, "f1"),)),
-                Message("tool", "booked", tool_call_id="f1"),
-            )
-        )
-    )
-    assert response == Response(
-        "Hello!", usage=Usage(20, 9), model="gemini-2.5-flash", finish_reason="STOP"
-    )
-    (seen,) = server.seen
-    path = f"{IN_PROJECT}/publishers/google/models/gemini-2.5-flash:generateContent"
-    assert (seen.method, seen.path) == ("POST", path)
-    check_vertex(seen.json, "request")
-    assert [turn["role"] for turn in seen.json["contents"]] == ["user", "model", "user"]
-    assert "Authorization" not in seen.headers
-
-
 async def test_claude_is_asked_as_documented(server: FakeServer, resources: FakeResources) -> None:
-    server.answers(Scripted(CLAUDE))
     options = vertex(server, model="claude-sonnet-4-5@20250929", location="us-east5")
-    response = await options.open(resources).answer(request_of(Message("user", "Hello!")))
+    response = await answered(server, resources, options, CLAUDE)
     assert (response.output, response.usage) == ("Hello!", Usage(20, 9))
     (seen,) = server.seen
     model = "publishers/anthropic/models/claude-sonnet-4-5@20250929"
@@ -113,8 +83,7 @@ async def test_claude_is_asked_as_documented(server: FakeServer, resources: Fake
 async def test_a_tuned_model_is_named_by_its_endpoint(
     server: FakeServer, resources: FakeResources, model: str, path: str
 ) -> None:
-    server.answers(Scripted(HELLO))
-    await vertex(server, model=model).open(resources).answer(request_of())
+    await answered(server, resources, vertex(server, model=model), HELLO)
     assert server.seen[0].path == path
 
 
@@ -137,8 +106,7 @@ async def test_the_environment_names_project_and_location(
 ) -> None:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "from-env")
     monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "us-east1")
-    server.answers(Scripted(HELLO))
-    await vertex(server, project=None).open(resources).answer(request_of())
+    await answered(server, resources, vertex(server, project=None), HELLO)
     assert server.seen[0].path.startswith("/v1/projects/from-env/locations/us-east1/publishers/")
 
 
@@ -147,9 +115,8 @@ async def test_no_project_is_a_problem_unless_there_is_a_key(
 ) -> None:
     with pytest.raises(ConfigError, match="project: name the Google Cloud project"):
         vertex(server, project=None).open(resources)
-    server.answers(Scripted(HELLO))
     options = vertex(server, project=None, api_key=Secret("AIza12345"))
-    await options.open(resources).answer(request_of())
+    await answered(server, resources, options, HELLO)
     (seen,) = server.seen
     assert seen.path == "/v1/publishers/google/models/gemini-2.5-flash:generateContent"
     assert seen.headers["x-goog-api-key"] == "AIza12345"
@@ -224,16 +191,3 @@ async def test_a_refused_key_file_is_an_auth_error(
     with pytest.raises(ProviderError, match=r"no Google token: .*invalid_grant") as caught:
         await GoogleCredentials(resources).fetch()
     assert caught.value.kind == "auth"
-
-
-# Streams, and the mock server.
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_the_mock_server_speaks_vertex(resources: FakeResources, stream: bool) -> None:
-    async with run_server(Mock(answers={"Hello!": "Hello to you, too."})) as url:
-        base_url = url.removesuffix("/v1")
-        options = Vertex(model="gemini-2.5-flash", project="shop", base_url=base_url, stream=stream)
-        response = await options.open(resources).answer(request_of())
-    assert (response.output, response.finish_reason) == ("Hello to you, too.", "STOP")
-    assert (response.first_token_s is not None) == stream

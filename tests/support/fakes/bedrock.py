@@ -24,15 +24,15 @@ def operation(name: str) -> OperationModel:
     return ServiceModel(description, "bedrock-runtime").operation_model(name)
 
 
-def check_request(seen: Seen, name: str = "Converse") -> str:
+def check_request(seen: Seen) -> str:
     """Check a request against the service model, and return the model that it asks."""
-    end = {"Converse": "converse", "ConverseStream": "converse-stream"}[name]
     _, _, path = seen.path.partition("/model/")
     model, _, last = path.partition("/")
-    assert (seen.method, last) == ("POST", end)
+    assert seen.method == "POST"
     assert seen.headers["Content-Type"] == "application/json"
     sent = {"modelId": unquote(model), **with_bytes(seen.json)}
-    report = ParamValidator().validate(sent, operation(name).input_shape)
+    asked = {"converse": "Converse", "converse-stream": "ConverseStream"}[last]
+    report = ParamValidator().validate(sent, operation(asked).input_shape)
     assert not report.has_errors(), report.generate_report()
     return str(sent["modelId"])
 
@@ -92,3 +92,16 @@ def frame(headers: dict[str, str], payload: Any) -> bytes:
     prelude = pack("!II", len(head) + len(body) + 16, len(head))
     message = prelude + pack("!I", crc32(prelude)) + head + body
     return message + pack("!I", crc32(message))
+
+
+def event_frame(kind: str, payload: Any) -> bytes:
+    """An event of a stream, which the service model knows."""
+    check_event({kind: payload})
+    return frame({":message-type": "event", ":event-type": kind}, payload)
+
+
+def exception_frame(kind: str, message: str) -> bytes:
+    """An exception that ends a stream."""
+    check_event({kind: {"message": message}})
+    headers = {":message-type": "exception", ":exception-type": kind}
+    return frame(headers, {"message": message})

@@ -11,11 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from aiohttp import web
 
+from ci_evals.engine.resources import open_resources
 from ci_evals.model.case import Case
 from ci_evals.model.request import Request
-from ci_evals.model.response import Message
-from ci_evals.providers.base import Resources
+from ci_evals.model.response import Message, Response
+from ci_evals.providers.base import ProviderOptions, Resources
 
+LONG_S = 60.0
+"""For programs, which take their time to start on a busy machine."""
 T = TypeVar("T")
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -106,11 +109,19 @@ def event(data: Any, name: str = "") -> bytes:
     return "\n".join([*lines, *(f"data: {line}" for line in text.split("\n")), "", ""]).encode()
 
 
-def streaming(pieces: Iterable[bytes], *, breaks: bool = False) -> Respond:
-    """Sends each piece by itself, then ends, or drops the connection."""
+def streaming(
+    pieces: Iterable[bytes],
+    *,
+    breaks: bool = False,
+    kind: str = "text/event-stream; charset=utf-8",
+) -> Respond:
+    """Sends each piece by itself, then ends, or drops the connection.
+
+    `kind` is the content type.
+    """
 
     async def respond(request: web.Request) -> web.StreamResponse:
-        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        stream = web.StreamResponse(headers={"Content-Type": kind})
         stream.enable_chunked_encoding()
         await stream.prepare(request)
         for piece in pieces:
@@ -145,6 +156,34 @@ async def fake_resources() -> AsyncIterator[FakeResources]:
     """Resources for one test; what a provider opens is closed in the end."""
     async with AsyncExitStack() as stack:
         yield FakeResources(Path.cwd(), 8, stack)
+
+
+async def ask(
+    options: ProviderOptions, resources: Resources, *messages: Message, **changes: Any
+) -> Response:
+    """Open a provider and ask it what `request_of` makes of these."""
+    return await options.open(resources).answer(request_of(*messages, **changes))
+
+
+async def ask_in_folder(
+    options: ProviderOptions, folder: Path = Path(), request: Request | None = None
+) -> Response:
+    """Ask a provider that has what the engine gives to those of a suite in a folder."""
+    async with open_resources(folder, 4) as resources:
+        return await options.open(resources).answer(request or request_of(timeout_s=LONG_S))
+
+
+async def answered(
+    server: FakeServer,
+    resources: Resources,
+    options: ProviderOptions,
+    body: Any,
+    *messages: Message,
+    **changes: Any,
+) -> Response:
+    """Ask a provider whose server answers with a body."""
+    server.answers(Scripted(body))
+    return await ask(options, resources, *messages, **changes)
 
 
 def request_of(*messages: Message, case: Case | None = None, **changes: Any) -> Request:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.http_server import request_of
+from fakes.http_server import LONG_S, ask_in_folder, request_of
 
-from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Case
 from ci_evals.model.request import Request
@@ -20,7 +19,6 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
 linux = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere /proc tells of no environments"
 )
-LONG_S = 60.0
 
 
 def python(source: str, *arguments: str, **options: Any) -> Command:
@@ -28,29 +26,22 @@ def python(source: str, *arguments: str, **options: Any) -> Command:
     return Command(command=(sys.executable, "-c", source, *arguments), **options)
 
 
-async def answer(
-    options: Command, folder: Path = Path(), request: Request | None = None
-) -> Response:
-    async with open_resources(folder, 4) as resources:
-        return await options.open(resources).answer(request or request_of(timeout_s=LONG_S))
-
-
 async def error_of(
     options: Command, folder: Path = Path(), request: Request | None = None
 ) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        await answer(options, folder, request)
+        await ask_in_folder(options, folder, request)
     return caught.value
 
 
 async def test_text_on_stdout_is_the_output_without_its_last_newline() -> None:
-    assert await answer(python(r"print('Paris\n')")) == Response("Paris\n")
+    assert await ask_in_folder(python(r"print('Paris\n')")) == Response("Paris\n")
 
 
 async def test_the_case_is_on_stdin() -> None:
     case = Case(id="capital", vars={"q": "é\ud800"}, metadata={"owner": "me"})
     request = Request("Hi", (Message("system", "Be kind."), Message("user", "Hi")), case, 2, LONG_S)
-    response = await answer(
+    response = await ask_in_folder(
         python("import sys; print('got', sys.stdin.read(), end='')"), request=request
     )
     assert json.loads(response.output.removeprefix("got ")) == {
@@ -69,7 +60,7 @@ async def test_json_with_known_keys_is_taken_by_its_keys() -> None:
         "tool_calls": [{"name": "book", "arguments": {"to": "Paris"}}],
         "usage": {"output_tokens": 3},
     }
-    response = await answer(python(f"print({json.dumps(said)!r})"))
+    response = await ask_in_folder(python(f"print({json.dumps(said)!r})"))
     assert response.tool_calls == (ToolCall("book", {"to": "Paris"}),)
     assert response.usage
     assert response.usage.output_tokens == 3
@@ -78,7 +69,7 @@ async def test_json_with_known_keys_is_taken_by_its_keys() -> None:
 @pytest.mark.parametrize("text", ['{"city":  "Paris"}', '{"output": ', "{" * 100_000, "[1]"])
 async def test_other_json_stays_as_it_was_written(text: str, tmp_path: Path) -> None:
     (tmp_path / "answer.txt").write_text(text)
-    response = await answer(python("print(open('answer.txt').read())"), tmp_path)
+    response = await ask_in_folder(python("print(open('answer.txt').read())"), tmp_path)
     assert response.output == text
 
 
@@ -89,12 +80,12 @@ async def test_json_with_a_wrong_key_is_a_bad_answer() -> None:
 
 
 async def test_a_lone_surrogate_in_json_can_be_stored() -> None:
-    response = await answer(python(r"""print('{"output": "\\ud800"}')"""))
+    response = await ask_in_folder(python(r"""print('{"output": "\\ud800"}')"""))
     assert response.output == "\ufffd"
 
 
 async def test_invalid_utf8_is_replaced() -> None:
-    response = await answer(python(r"import sys; sys.stdout.buffer.write(b'caf\xe9')"))
+    response = await ask_in_folder(python(r"import sys; sys.stdout.buffer.write(b'caf\xe9')"))
     assert response.output == "caf\ufffd"
 
 
@@ -148,12 +139,12 @@ async def test_a_signal_is_named() -> None:
 
 async def test_a_program_that_does_not_read_its_input_is_fine() -> None:
     request = request_of(input="x" * 10**6, timeout_s=LONG_S)
-    assert (await answer(python("print('ok')"), request=request)).output == "ok"
+    assert (await ask_in_folder(python("print('ok')"), request=request)).output == "ok"
 
 
 @posix
 async def test_the_standard_streams_can_be_opened_as_files() -> None:
-    response = await answer(
+    response = await ask_in_folder(
         Command(command=("sh", "-c", "cat /dev/stdin > /dev/stdout; echo x > /dev/stderr"))
     )
     assert json.loads(response.output)["id"] == "hello"
@@ -168,7 +159,7 @@ async def test_too_much_output_is_refused() -> None:
 
 
 async def test_a_large_answer_arrives_whole() -> None:
-    response = await answer(python("print('x' * 5_000_000)"))
+    response = await ask_in_folder(python("print('x' * 5_000_000)"))
     assert len(response.output) == 5_000_000
 
 
@@ -178,7 +169,7 @@ async def test_env_is_added_and_cwd_is_relative_to_the_config(
     (tmp_path / "agent").mkdir()
     monkeypatch.setenv("OUTER", "1")
     source = "import os; print(os.getcwd(), os.environ['OUTER'], os.environ['INNER'])"
-    response = await answer(python(source, cwd="agent", env={"INNER": "2"}), tmp_path)
+    response = await ask_in_folder(python(source, cwd="agent", env={"INNER": "2"}), tmp_path)
     assert response.output == f"{(tmp_path / 'agent').resolve()} 1 2"
 
 
@@ -195,7 +186,7 @@ async def test_a_line_is_split_without_a_shell_and_a_path_is_relative_to_the_fol
 ) -> None:
     file_of(tmp_path)
     assert (
-        await answer(Command(command="./agent.sh '$HOME; a'"), tmp_path)
+        await ask_in_folder(Command(command="./agent.sh '$HOME; a'"), tmp_path)
     ).output == "from the script $HOME; a"
 
 
@@ -308,7 +299,7 @@ async def test_a_program_may_clean_up_on_sigterm(tmp_path: Path) -> None:
 @posix
 async def test_a_cancelled_call_leaves_nobody_behind(tmp_path: Path) -> None:
     family = Family(tmp_path, "sleep 600 & echo x >&9; wait")
-    task = asyncio.create_task(answer(family.command, tmp_path))
+    task = asyncio.create_task(ask_in_folder(family.command, tmp_path))
     await family.started()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -319,7 +310,7 @@ async def test_a_cancelled_call_leaves_nobody_behind(tmp_path: Path) -> None:
 @posix
 async def test_a_call_cancelled_twice_leaves_nobody_behind(tmp_path: Path) -> None:
     family = Family(tmp_path, "trap '' TERM; (while :; do sleep 600; done) & echo x >&9; wait")
-    task = asyncio.create_task(answer(family.command, tmp_path))
+    task = asyncio.create_task(ask_in_folder(family.command, tmp_path))
     await family.started()
     task.cancel()
     asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(task.cancel))
@@ -331,14 +322,14 @@ async def test_a_call_cancelled_twice_leaves_nobody_behind(tmp_path: Path) -> No
 @posix
 async def test_a_grandchild_that_holds_stdout_open_delays_nothing(tmp_path: Path) -> None:
     family = Family(tmp_path, "sleep 600 & echo Paris")
-    assert await answer(family.command, tmp_path) == Response("Paris")
+    assert await ask_in_folder(family.command, tmp_path) == Response("Paris")
     assert await family.gone() == b""
 
 
 @posix
 async def test_a_quiet_grandchild_does_not_outlive_its_run(tmp_path: Path) -> None:
     family = Family(tmp_path, "sleep 600 > /dev/null 2>&1 & echo Paris")
-    assert await answer(family.command, tmp_path) == Response("Paris")
+    assert await ask_in_folder(family.command, tmp_path) == Response("Paris")
     assert await family.gone() == b""
 
 
@@ -358,7 +349,7 @@ async def test_a_grandchild_in_a_session_of_its_own_does_not_outlive_its_run(
     tmp_path: Path,
 ) -> None:
     family = Family(tmp_path, f"{away('sleep', '600')} > /dev/null 2>&1; echo Paris")
-    assert await answer(family.command, tmp_path) == Response("Paris")
+    assert await ask_in_folder(family.command, tmp_path) == Response("Paris")
     assert await family.gone() == b""
 
 
@@ -382,9 +373,9 @@ async def test_what_other_runs_started_goes_on(tmp_path: Path) -> None:
     family = Family(
         tmp_path, f"{away('sh', '-c', asked)}; while [ ! -e told ]; do sleep 0.02; done; echo Paris"
     )
-    task = asyncio.create_task(answer(family.command, tmp_path))
+    task = asyncio.create_task(ask_in_folder(family.command, tmp_path))
     await family.started()
-    assert await answer(python("print('Rome')"), tmp_path) == Response("Rome")
+    assert await ask_in_folder(python("print('Rome')"), tmp_path) == Response("Rome")
     (tmp_path / "asked").touch()
     assert await task == Response("Paris")
     assert await family.gone() == b"started\nalive\n"

@@ -1,4 +1,4 @@
-"""Images and files in messages: each API's documented request, and parts for other providers."""
+"""Images and files in messages; what model APIs are sent of them is in `test_model_apis.py`."""
 
 import json
 import sys
@@ -12,10 +12,8 @@ from fakes.http_server import FakeResources, FakeServer, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.response import Message, Part
-from ci_evals.providers.anthropic import Anthropic
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.command import Command
-from ci_evals.providers.gemini import Gemini
 from ci_evals.providers.http import Http
 from ci_evals.providers.openai import OpenAI
 from ci_evals.providers.parts import find_parts, identify, without_bytes
@@ -57,91 +55,6 @@ async def sent(
     message = identify(Message("user", parts), resources.folder)
     await options.open(resources).answer(request_of(Message("system", "Be brief."), message))
     return server.seen[0].json
-
-
-async def test_openai(server: FakeServer, resources: FakeResources, folder: Path) -> None:
-    answer = {"choices": [{"message": {"content": "yes"}}]}
-    body = await sent(server, resources, OpenAI(model="m", base_url=server.url), answer, *SAID)
-    assert body["messages"] == [
-        {"role": "system", "content": "Be brief."},
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "Compare these."},
-                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG64}"}},
-                {"type": "image_url", "image_url": {"url": URL}},
-                {"type": "image_url", "image_url": {"url": f"data:image/webp;base64,{PNG64}"}},
-                {
-                    "type": "file",
-                    "file": {
-                        "filename": "terms.pdf",
-                        "file_data": f"data:application/pdf;base64,{PDF64}",
-                    },
-                },
-                {
-                    "type": "file",
-                    "file": {
-                        "filename": "notes.txt",
-                        "file_data": "data:text/plain;base64,QmUga2luZC4=",
-                    },
-                },
-            ],
-        },
-    ]
-
-
-async def test_anthropic(server: FakeServer, resources: FakeResources, folder: Path) -> None:
-    answer = {"content": [{"type": "text", "text": "yes"}]}
-    parts = (*SAID, Part(file="https://example.com/a.pdf"))
-    body = await sent(server, resources, Anthropic(model="m", base_url=server.url), answer, *parts)
-    assert body["system"] == "Be brief."
-    pdf = {"type": "base64", "media_type": "application/pdf", "data": PDF64}
-    text = {"type": "text", "media_type": "text/plain", "data": "Be kind."}
-    assert body["messages"] == [
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "Compare these."},
-                {
-                    "type": "image",
-                    "source": {"type": "base64", "media_type": "image/png", "data": PNG64},
-                },
-                {"type": "image", "source": {"type": "url", "url": URL}},
-                {
-                    "type": "image",
-                    "source": {"type": "base64", "media_type": "image/webp", "data": PNG64},
-                },
-                {"type": "document", "source": pdf, "title": "terms.pdf"},
-                {"type": "document", "source": text, "title": "notes.txt"},
-                {
-                    "type": "document",
-                    "source": {"type": "url", "url": "https://example.com/a.pdf"},
-                    "title": "a.pdf",
-                },
-            ],
-        }
-    ]
-
-
-async def test_gemini(server: FakeServer, resources: FakeResources, folder: Path) -> None:
-    answer = {"candidates": [{"content": {"parts": [{"text": "yes"}]}, "finishReason": "STOP"}]}
-    body = await sent(
-        server, resources, Gemini(model="gemini-2.5-flash", base_url=server.url), answer, *SAID
-    )
-    assert body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
-    assert body["contents"] == [
-        {
-            "role": "user",
-            "parts": [
-                {"text": "Compare these."},
-                {"inlineData": {"mimeType": "image/png", "data": PNG64}},
-                {"fileData": {"mimeType": "image/jpeg", "fileUri": URL}},
-                {"inlineData": {"mimeType": "image/webp", "data": PNG64}},
-                {"inlineData": {"mimeType": "application/pdf", "data": PDF64}},
-                {"inlineData": {"mimeType": "text/plain", "data": "QmUga2luZC4="}},
-            ],
-        }
-    ]
 
 
 AS_WRITTEN = [

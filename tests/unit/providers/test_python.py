@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.http_server import request_of
+from fakes.http_server import LONG_S, ask_in_folder, request_of
 from processes import python
 
 from ci_evals.engine.resources import open_resources
@@ -16,7 +16,6 @@ from ci_evals.model.request import Request
 from ci_evals.model.response import Response, ToolCall
 from ci_evals.providers.python import Python
 
-LONG_S = 60.0
 _numbers = count()
 
 
@@ -36,9 +35,9 @@ class Agent:
     async def answer(
         self, function: str = "answer", *, factory: bool = False, request: Request | None = None
     ) -> Response:
-        async with open_resources(self.folder, 4) as resources:
-            provider = self.options(function, factory=factory).open(resources)
-            return await provider.answer(request or request_of(input="Hi", timeout_s=LONG_S))
+        options = self.options(function, factory=factory)
+        said_hi = request_of(input="Hi", timeout_s=LONG_S)
+        return await ask_in_folder(options, self.folder, request or said_hi)
 
     async def error(
         self, *, factory: bool = False, request: Request | None = None

@@ -1,5 +1,6 @@
-"""Streamed answers: server-sent events in each API's documented shapes, and broken streams."""
+"""Server-sent events: their limits, tool calls in pieces, and those of any service."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,16 @@ from fakes.http_server import (
     FakeResources,
     FakeServer,
     Scripted,
+    ask,
     event,
     never,
-    request_of,
     streaming,
 )
 from yarl import URL
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.response import Passage, Response, ToolCall, Usage
-from ci_evals.providers.anthropic import Anthropic
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.providers.gemini import Gemini
 from ci_evals.providers.http import Http, Stream
 from ci_evals.providers.http_client import HttpClient
 from ci_evals.providers.http_messages import Call
@@ -29,15 +28,15 @@ from ci_evals.providers.openai import Embeddings, OpenAI
 DONE = b"data: [DONE]\n\n"
 
 
-async def answer(
+async def streamed(
     server: FakeServer,
     resources: FakeResources,
     options: ProviderOptions,
     *pieces: bytes,
     breaks: bool = False,
-) -> Any:
+) -> Response:
     server.answers(streaming(pieces, breaks=breaks))
-    return await options.open(resources).answer(request_of())
+    return await ask(options, resources)
 
 
 async def refusal(
@@ -48,7 +47,7 @@ async def refusal(
     breaks: bool = False,
 ) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        await answer(server, resources, options, *pieces, breaks=breaks)
+        await streamed(server, resources, options, *pieces, breaks=breaks)
     return caught.value
 
 
@@ -56,10 +55,7 @@ def without_wait(response: Response) -> Response:
     """The response, whose first token came after some time."""
     assert response.first_token_s is not None
     assert 0 < response.first_token_s < 5
-    return Response(
-        **{name: getattr(response, name) for name in Response.__dataclass_fields__}
-        | {"first_token_s": None}
-    )
+    return replace(response, first_token_s=None)
 
 
 # OpenAI.
@@ -84,39 +80,6 @@ def chunk(
     )
 
 
-USAGE = chunk(
-    usage={
-        "prompt_tokens": 19,
-        "completion_tokens": 2,
-        "prompt_tokens_details": {"cached_tokens": 4},
-    }
-)
-
-
-async def test_openai_assembles_text_and_usage(
-    server: FakeServer, resources: FakeResources
-) -> None:
-    pieces = [
-        chunk({"role": "assistant", "content": "", "refusal": None}),
-        chunk({"content": "Hällo"}),
-        b": OPENROUTER PROCESSING\n\n",
-        b"data:\n\n",
-        # Azure.
-        event(
-            {"choices": [{"index": 0, "content_filter_offsets": {}}, {"index": 0, "delta": None}]}
-        ),
-        chunk({"content": " there"}),
-        chunk({}, "stop"),
-        USAGE,
-        DONE,
-    ]
-    assert without_wait(await answer(server, resources, openai(server), *pieces)) == Response(
-        "Hällo there", usage=Usage(19, 2, 4), model="gpt-4.1", finish_reason="stop"
-    )
-    (seen,) = server.seen
-    assert (seen.json["stream"], seen.json["stream_options"]) == (True, {"include_usage": True})
-
-
 async def test_openai_assembles_tool_calls(server: FakeServer, resources: FakeResources) -> None:
     def part(index: int | None, id_: str | None, name: str | None, arguments: str) -> bytes:
         function = {"name": name, "arguments": arguments}
@@ -136,7 +99,7 @@ async def test_openai_assembles_tool_calls(server: FakeServer, resources: FakeRe
         chunk({}, "tool_calls"),
         DONE,
     ]
-    response = without_wait(await answer(server, resources, openai(server), *pieces))
+    response = without_wait(await streamed(server, resources, openai(server), *pieces))
     assert response.tool_calls == (
         ToolCall("get_weather", {"city": "Paris"}, "call_1"),
         ToolCall("get_time", {"zone": "CET"}, "call_2"),
@@ -149,40 +112,7 @@ async def test_an_answer_that_comes_at_once_all_the_same_is_read(
     server: FakeServer, resources: FakeResources
 ) -> None:
     server.answers(Scripted({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}))
-    assert await openai(server).open(resources).answer(request_of()) == Response(
-        "Hi", finish_reason="stop"
-    )
-
-
-@pytest.mark.parametrize(
-    ("pieces", "kind", "words"),
-    [
-        (
-            [chunk({"content": "He"})],
-            "network",
-            "broke off its stream before the answer was complete",
-        ),
-        ([], "network", "broke off its stream before the answer was complete"),
-        (
-            [event({"error": {"message": "overloaded", "code": 503}})],
-            "server",
-            "answered 503: overloaded",
-        ),
-        (
-            [event({"error": {"message": "gone", "code": "x"}})],
-            "network",
-            "broke off its stream: gone",
-        ),
-        ([event("{]")], "bad_answer", "something unexpected"),
-        ([event({"choices": "none"})], "bad_answer", "something unexpected"),
-    ],
-)
-async def test_a_stream_of_openai_that_is_no_answer(
-    pieces: list[bytes], kind: str, words: str, server: FakeServer, resources: FakeResources
-) -> None:
-    error = await refusal(server, resources, openai(server), *pieces)
-    assert error.kind == kind
-    assert words in error.message
+    assert await ask(openai(server), resources) == Response("Hi", finish_reason="stop")
 
 
 async def test_a_connection_that_breaks_is_tried_again(
@@ -203,7 +133,7 @@ async def test_the_time_limit_holds_for_the_whole_stream(
 
     server.answers(stuck)
     with pytest.raises(ProviderError) as caught:
-        await openai(server).open(resources).answer(request_of(timeout_s=0.2))
+        await ask(openai(server), resources, timeout_s=0.2)
     assert caught.value.kind == "timeout"
 
 
@@ -218,163 +148,6 @@ async def test_a_stream_is_read_up_to_the_limit(
 def test_embeddings_are_not_streamed() -> None:
     (problem,) = Embeddings(model="m", stream=True).problems(Path())
     assert problem == "stream: embeddings are not streamed; remove it"
-
-
-def test_stream_among_the_params_is_told_where_to_go() -> None:
-    (problem,) = OpenAI(model="m", params={"stream": True}).problems(Path())
-    assert (
-        problem == "params.stream: is set by ci-evals itself; write `stream: true` next to `model`"
-    )
-
-
-# Anthropic.
-
-CLAUDE = [
-    event(
-        {
-            "type": "message_start",
-            "message": {
-                "id": "msg_1nZdL29xx5MUA1yADyHTEsnR8uuvGzszyY",
-                "type": "message",
-                "role": "assistant",
-                "content": [],
-                "model": "claude-sonnet-4-5",
-                "stop_reason": None,
-                "usage": {"input_tokens": 25, "output_tokens": 1, "cache_read_input_tokens": 5},
-            },
-        },
-        "message_start",
-    ),
-    event(
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-    ),
-    event({"type": "ping"}, "ping"),
-    event(
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "text_delta", "text": "Let me"},
-        }
-    ),
-    event(
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "text_delta", "text": " look."},
-        }
-    ),
-    event({"type": "content_block_stop", "index": 0}),
-    event(
-        {
-            "type": "content_block_start",
-            "index": 1,
-            "content_block": {
-                "type": "tool_use",
-                "id": "toolu_01",
-                "name": "get_weather",
-                "input": {},
-            },
-        }
-    ),
-    event(
-        {
-            "type": "content_block_delta",
-            "index": 1,
-            "delta": {"type": "input_json_delta", "partial_json": ""},
-        }
-    ),
-    event(
-        {
-            "type": "content_block_delta",
-            "index": 1,
-            "delta": {"type": "input_json_delta", "partial_json": '{"a"'},
-        }
-    ),
-    event(
-        {
-            "type": "content_block_delta",
-            "index": 1,
-            "delta": {"type": "input_json_delta", "partial_json": ": 1}"},
-        }
-    ),
-    event({"type": "content_block_stop", "index": 1}),
-    event(
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "tool_use"},
-            "usage": {"output_tokens": 89},
-        }
-    ),
-    event({"type": "message_stop"}, "message_stop"),
-]
-
-
-def anthropic(server: FakeServer) -> Anthropic:
-    return Anthropic(model="claude-sonnet-4-5", base_url=server.url, stream=True)
-
-
-async def test_anthropic_assembles_text_tool_calls_and_usage(
-    server: FakeServer, resources: FakeResources
-) -> None:
-    assert without_wait(await answer(server, resources, anthropic(server), *CLAUDE)) == Response(
-        "Let me look.",
-        tool_calls=(ToolCall("get_weather", {"a": 1}, "toolu_01"),),
-        usage=Usage(30, 89, 5),
-        model="claude-sonnet-4-5",
-        finish_reason="tool_use",
-    )
-    assert server.seen[0].json["stream"] is True
-
-
-async def test_a_stream_of_anthropic_that_breaks(
-    server: FakeServer, resources: FakeResources
-) -> None:
-    error = await refusal(server, resources, anthropic(server), *CLAUDE[:5])
-    assert (error.kind, error.retryable) == ("network", True)
-    overloaded = event(
-        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error"
-    )
-    error = await refusal(server, resources, anthropic(server), *CLAUDE[:5], overloaded)
-    assert (error.kind, error.message) == ("network", "127.0.0.1 broke off its stream: Overloaded")
-
-
-# Gemini.
-
-
-def gemini(parts: list[dict[str, Any]], **more: Any) -> bytes:
-    candidate = {"content": {"parts": parts, "role": "model"}, "index": 0}
-    finish = {"finishReason": more.pop("finishReason")} if "finishReason" in more else {}
-    return event({"candidates": [candidate | finish], "modelVersion": "gemini-2.5-flash", **more})
-
-
-async def test_gemini_assembles_parts(server: FakeServer, resources: FakeResources) -> None:
-    options = Gemini(model="gemini-2.5-flash", base_url=f"{server.url}?v=1", stream=True)
-    pieces = [
-        gemini([{"text": "Hmm.", "thought": True}], usageMetadata={"promptTokenCount": 4}),
-        gemini([{"text": "Par"}]),
-        gemini(
-            [{"text": "is"}, {"functionCall": {"name": "book", "args": {"to": "Paris"}}}],
-            finishReason="STOP",
-            usageMetadata={
-                "promptTokenCount": 4,
-                "candidatesTokenCount": 2,
-                "thoughtsTokenCount": 1,
-            },
-        ),
-    ]
-    assert without_wait(await answer(server, resources, options, *pieces)) == Response(
-        "Paris",
-        tool_calls=(ToolCall("book", {"to": "Paris"}),),
-        usage=Usage(4, 3),
-        model="gemini-2.5-flash",
-        finish_reason="STOP",
-    )
-    assert (
-        server.seen[0].path == "/v1beta/models/gemini-2.5-flash:streamGenerateContent?v=1&alt=sse"
-    )
-    assert (await refusal(server, resources, options, *pieces[:2])).kind == "network"
-    blocked = event({"promptFeedback": {"blockReason": "SAFETY"}})
-    assert (await refusal(server, resources, options, blocked)).kind == "rejected"
 
 
 # Any service.
@@ -392,7 +165,7 @@ async def test_the_data_of_events_is_the_text(server: FakeServer, resources: Fak
         b"ta:  au\rdata\rdata: lait\r\r",
         DONE,
     ]
-    response = without_wait(await answer(server, resources, http(server, Stream()), *pieces))
+    response = without_wait(await streamed(server, resources, http(server, Stream()), *pieces))
     assert response.output == "Café au\n\nlait"
 
 
@@ -418,7 +191,7 @@ async def test_paths_are_looked_up_in_the_events(
         event("", "done"),
         event({"delta": " never"}, "token"),
     ]
-    assert without_wait(await answer(server, resources, options, *pieces)) == Response(
+    assert without_wait(await streamed(server, resources, options, *pieces)) == Response(
         "Within 30 days",
         tool_calls=(ToolCall("look"), ToolCall("book", {"n": 1})),
         context=(Passage("A", score=1.0), Passage("B")),
@@ -442,7 +215,7 @@ async def test_each_count_and_each_name_has_its_own_last_event(
         event({"delta": "Paris", "usage": {"output_tokens": 2}}),
         event({"usage": {"output_tokens": 4}, "stop": "end"}),
     ]
-    response = without_wait(await answer(server, resources, options, *pieces))
+    response = without_wait(await streamed(server, resources, options, *pieces))
     assert (response.usage, response.metadata) == (Usage(9, 4), {"trace": "t-1", "stop": "end"})
 
 
@@ -451,7 +224,7 @@ async def test_the_output_may_come_whole_in_a_last_event(
 ) -> None:
     options = http(server, Stream(text="$.delta"), output="$.answer")
     pieces = [event({"delta": "Par"}), event({"delta": "is"}), event({"answer": "Paris."})]
-    assert without_wait(await answer(server, resources, options, *pieces)).output == "Paris."
+    assert without_wait(await streamed(server, resources, options, *pieces)).output == "Paris."
 
 
 @pytest.mark.parametrize(
@@ -496,7 +269,7 @@ async def test_a_service_that_does_not_stream_is_told_so(
 ) -> None:
     server.answers(Scripted({"answer": "Paris"}))
     with pytest.raises(ProviderError) as caught:
-        await http(server, Stream()).open(resources).answer(request_of())
+        await ask(http(server, Stream()), resources)
     assert caught.value.message.endswith(
         "answered with application/json, not with text/event-stream"
     )
