@@ -1,6 +1,5 @@
 """User code that crashes or is down: the place is named, and one cause is reported once."""
 
-import json
 import sys
 from html import unescape
 from pathlib import Path
@@ -43,12 +42,8 @@ def suite(folder: Path, provider: dict[str, object], cases: int = 1, **expect: o
         {"id": f"case {n}", "input": "hi", "expect": [expect or {"contains": "x"}]}
         for n in range(cases)
     ]
-    document = {
-        "providers": [provider],
-        "cases": each,
-        "report": {"formats": ["json", "junit", "markdown", "html"]},
-    }
-    (folder / "evals.yaml").write_text(json.dumps(document))
+    formats = {"formats": ["json", "junit", "markdown", "html"]}
+    write_suite(folder, each, name=..., providers=[provider], report=formats)
 
 
 async def test_a_crash_says_where_in_the_code_of_the_team_everywhere(project: Path) -> None:

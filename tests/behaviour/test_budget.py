@@ -8,8 +8,8 @@ import pytest
 from fakes.chat import ChatServer, chatting
 from fakes.held import HeldServer
 from leftovers import journaled, report_in
-from processes import Finished, ci_evals, finished, start
-from suites import ECHO, chat, write_suite
+from processes import ci_evals, finished, start
+from suites import ECHO, chat, echo_cases, run, write_suite
 
 CASES = 40
 PRICE = {
@@ -25,15 +25,8 @@ def suite(
     gate: dict[str, Any] | None = None,
     **options: Any,
 ) -> None:
-    cases = [
-        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)
-    ]
     provider = chat(url, **{"price": PRICE, "max_concurrency": 2, **options})
-    write_suite(folder, cases, providers=[provider], budget=budget, gate=gate)
-
-
-async def run(folder: Path, *arguments: str) -> Finished:
-    return await ci_evals(folder, "run", "--out", "out", *arguments)
+    write_suite(folder, echo_cases(CASES), providers=[provider], budget=budget, gate=gate)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +63,8 @@ def answer(question):
 
 async def test_tokens_that_only_steps_tell_count(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
-    cases = [
-        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)
-    ]
     provider = {"name": "agent", "type": "python", "target": "agent:answer", "max_concurrency": 1}
-    write_suite(tmp_path, cases, providers=[provider], budget={"max_tokens": 100})
+    write_suite(tmp_path, echo_cases(CASES), providers=[provider], budget={"max_tokens": 100})
     found = await run(tmp_path)
     assert found.code == 3
     report = report_in(tmp_path / "out")

@@ -7,17 +7,10 @@ from typing import Any
 import pytest
 from leftovers import journaled
 from processes import ci_evals
-from suites import write_suite
+from suites import write_files, write_suite
 
 AGENT = "def answer(question):\n    return f'{question} from {__file__}'\n"
 CASES = [{"id": "greeting", "input": "hello", "expect": [{"contains": "hello"}]}]
-
-
-def write(repository: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        file = repository / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, "utf-8")
 
 
 def write_evals(repository: Path, target: str = "agent:answer", **settings: Any) -> Path:
@@ -51,13 +44,13 @@ async def answer_of(repository: Path) -> str:
     ],
 )
 async def test_code_of_the_repository_is_found(file: str, target: str, tmp_path: Path) -> None:
-    write(tmp_path, {".git/HEAD": "", file: AGENT})
+    write_files(tmp_path, {".git/HEAD": "", file: AGENT})
     write_evals(tmp_path, target)
     assert (await answer_of(tmp_path)).endswith(str(tmp_path / file))
 
 
 async def test_the_suites_own_folder_comes_first(tmp_path: Path) -> None:
-    write(tmp_path, {".git/HEAD": "", "agent.py": AGENT, "evals/agent.py": AGENT})
+    write_files(tmp_path, {".git/HEAD": "", "agent.py": AGENT, "evals/agent.py": AGENT})
     write_evals(tmp_path)
     assert (await answer_of(tmp_path)).endswith("evals/agent.py")
 
@@ -71,8 +64,8 @@ async def test_the_suites_own_folder_comes_first(tmp_path: Path) -> None:
     ],
 )
 async def test_code_is_found_where_pytest_would(settings: str, tmp_path: Path) -> None:
-    write(tmp_path, {".git/HEAD": "", "pyproject.toml": settings})
-    write(tmp_path, {"agent.py": AGENT, "app/code/agent.py": AGENT})
+    write_files(tmp_path, {".git/HEAD": "", "pyproject.toml": settings})
+    write_files(tmp_path, {"agent.py": AGENT, "app/code/agent.py": AGENT})
     write_evals(tmp_path)
     assert (await answer_of(tmp_path)).endswith("app/code/agent.py")
 
@@ -89,8 +82,10 @@ async def test_code_is_found_where_pytest_would(settings: str, tmp_path: Path) -
 async def test_every_file_of_pytests_settings_is_read(
     file: str, settings: str, tmp_path: Path
 ) -> None:
-    write(tmp_path, {".git/HEAD": "", file: settings, "pyproject.toml": "[project]\nname = 'a'"})
-    write(tmp_path, {"agent.py": AGENT, "app/code/agent.py": AGENT})
+    write_files(
+        tmp_path, {".git/HEAD": "", file: settings, "pyproject.toml": "[project]\nname = 'a'"}
+    )
+    write_files(tmp_path, {"agent.py": AGENT, "app/code/agent.py": AGENT})
     write_evals(tmp_path)
     assert (await answer_of(tmp_path)).endswith("app/code/agent.py")
 
@@ -98,14 +93,14 @@ async def test_every_file_of_pytests_settings_is_read(
 async def test_pytests_own_file_goes_before_the_projects(tmp_path: Path) -> None:
     project = "[tool.pytest.ini_options]\npythonpath = 'lib'"
     own = "[pytest]\npythonpath = app/code"
-    write(tmp_path, {".git/HEAD": "", "pyproject.toml": project, "pytest.ini": own})
-    write(tmp_path, {"lib/agent.py": AGENT, "app/code/agent.py": AGENT})
+    write_files(tmp_path, {".git/HEAD": "", "pyproject.toml": project, "pytest.ini": own})
+    write_files(tmp_path, {"lib/agent.py": AGENT, "app/code/agent.py": AGENT})
     write_evals(tmp_path)
     assert (await answer_of(tmp_path)).endswith("app/code/agent.py")
 
 
 async def test_no_link_leads_to_code_outside_of_the_repository(tmp_path: Path) -> None:
-    write(tmp_path, {"repository/.git/HEAD": "", "elsewhere/agent.py": AGENT})
+    write_files(tmp_path, {"repository/.git/HEAD": "", "elsewhere/agent.py": AGENT})
     (tmp_path / "repository/src").symlink_to(tmp_path / "elsewhere")
     write_evals(tmp_path / "repository")
     ended = await ci_evals(tmp_path / "repository/evals", "validate")
@@ -115,8 +110,8 @@ async def test_no_link_leads_to_code_outside_of_the_repository(tmp_path: Path) -
 
 async def test_code_of_a_project_inside_of_a_repository_is_found(tmp_path: Path) -> None:
     project = tmp_path / "services/bot"
-    write(tmp_path, {".git/HEAD": "", "src/agent.py": AGENT})
-    write(project, {"pyproject.toml": "[project]\nname = 'bot'", "src/agent.py": AGENT})
+    write_files(tmp_path, {".git/HEAD": "", "src/agent.py": AGENT})
+    write_files(project, {"pyproject.toml": "[project]\nname = 'bot'", "src/agent.py": AGENT})
     write_evals(project)
     assert (await answer_of(project)).endswith("services/bot/src/agent.py")
 
@@ -126,8 +121,8 @@ async def test_a_suite_names_the_folders_of_its_code(
     pythonpath: str | list[str], tmp_path: Path
 ) -> None:
     graders = "def is_polite(output): return 'hello' in output\n"
-    write(tmp_path, {"app/code/agent.py": AGENT, "app/code/graders.py": graders})
-    write(tmp_path, {"lib/words.py": "", "pyproject.toml": ""})
+    write_files(tmp_path, {"app/code/agent.py": AGENT, "app/code/graders.py": graders})
+    write_files(tmp_path, {"lib/words.py": "", "pyproject.toml": ""})
     write_evals(tmp_path, expect=[{"python": "graders:is_polite"}], pythonpath=pythonpath)
     assert (await answer_of(tmp_path)).endswith("app/code/agent.py")
 
@@ -137,7 +132,7 @@ async def test_datasets_and_prompts_are_made_by_code_of_the_repository(tmp_path:
         "def load(): return [{'id': 'made', 'input': 'hello'}]\n"
         "def write(context): return 'say ' + context['input']\n"
     )
-    write(tmp_path, {".git/HEAD": "", "src/made.py": made, "agent.py": AGENT})
+    write_files(tmp_path, {".git/HEAD": "", "src/made.py": made, "agent.py": AGENT})
     folder = tmp_path / "evals"
     folder.mkdir()
     write_suite(
@@ -152,7 +147,7 @@ async def test_datasets_and_prompts_are_made_by_code_of_the_repository(tmp_path:
 
 async def test_code_of_the_repository_hides_nothing_that_is_installed(tmp_path: Path) -> None:
     hidden = dict.fromkeys(("rich.py", "src/jinja2.py"), "raise RuntimeError('in the way')")
-    write(tmp_path, {".git/HEAD": "", "agent.py": f"import rich, jinja2\n{AGENT}", **hidden})
+    write_files(tmp_path, {".git/HEAD": "", "agent.py": f"import rich, jinja2\n{AGENT}", **hidden})
     write_evals(tmp_path)
     assert (await answer_of(tmp_path)).endswith("agent.py")
 
@@ -172,7 +167,7 @@ async def test_code_of_the_repository_hides_nothing_that_is_installed(tmp_path: 
 async def test_code_outside_of_the_repository_is_found_only_where_it_is_named(
     files: Mapping[str, str], tmp_path: Path
 ) -> None:
-    write(tmp_path, files)
+    write_files(tmp_path, files)
     write_evals(tmp_path / "inner")
     ended = await ci_evals(tmp_path / "inner/evals", "validate")
     assert ended.code == 2
@@ -182,7 +177,7 @@ async def test_code_outside_of_the_repository_is_found_only_where_it_is_named(
 
 
 async def test_a_module_that_is_not_found_is_told_with_the_ways_out(tmp_path: Path) -> None:
-    write(tmp_path, {".git/HEAD": "", "app/agent.py": AGENT, "src/words.py": ""})
+    write_files(tmp_path, {".git/HEAD": "", "app/agent.py": AGENT, "src/words.py": ""})
     write_evals(tmp_path)
     ended = await ci_evals(tmp_path / "evals", "run")
     assert ended.code == 2
@@ -191,13 +186,13 @@ async def test_a_module_that_is_not_found_is_told_with_the_ways_out(tmp_path: Pa
         " install it, as in `pip install -e .`, or name its folder in `pythonpath:`"
     ) in " ".join(ended.err.split())
     write_evals(tmp_path, "agents:answer")
-    write(tmp_path, {"agent.py": AGENT})
+    write_files(tmp_path, {"agent.py": AGENT})
     ended = await ci_evals(tmp_path / "evals", "validate")
     assert "or installed, did you mean 'agent'?" in " ".join(ended.err.split())
 
 
 async def test_a_folder_that_does_not_exist_is_a_problem(tmp_path: Path) -> None:
-    write(tmp_path, {"agent.py": AGENT})
+    write_files(tmp_path, {"agent.py": AGENT})
     write_evals(tmp_path, pythonpath=["..", "../scr"])
     ended = await ci_evals(tmp_path / "evals", "validate")
     assert ended.code == 2
@@ -211,7 +206,7 @@ async def test_a_folder_that_does_not_exist_is_a_problem(tmp_path: Path) -> None
 async def test_graders_in_worker_processes_find_the_same_code(tmp_path: Path) -> None:
     agent = "import os\ndef answer(question): return f'{question} from {os.getpid()}'\n"
     judge = "import agent\ndef judge(output): return output != agent.answer('hello')\n"
-    write(tmp_path, {".git/HEAD": "", "agent.py": agent, "src/judges.py": judge})
+    write_files(tmp_path, {".git/HEAD": "", "agent.py": agent, "src/judges.py": judge})
     write_evals(tmp_path, expect=[{"python": "judges:judge"}])
     ended = await ci_evals(tmp_path / "evals", "run")
     assert ended.code == 0, ended.out

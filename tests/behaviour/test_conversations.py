@@ -13,13 +13,12 @@ import pytest
 from fakes.chat import ChatServer, chatting
 from fakes.http_server import Scripted, serving
 from processes import ci_evals
-from suites import chat, write_suite
+from suites import chat, run_in_process, write_suite
 
 from ci_evals import Case, Suite, UserTurn, evaluate_sync
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import ConfigError
 from ci_evals.graders import NotEmpty
-from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Usage
 from ci_evals.model.result import Result
 from ci_evals.session import Invocation, execute
@@ -38,15 +37,8 @@ def talk(provider: Any, max_turns: int = 3, **changes: Any) -> dict[str, Any]:
     return {"id": "talk", "user": user, **changes}
 
 
-async def run(
-    folder: Path, case: dict[str, Any], out: str = "out", order: Any = None, **settings: Any
-) -> SuiteReport:
-    suite = load_suite(write_suite(folder, [case], **settings), {})
-    return await execute(Invocation(suite=suite, journal=folder / out / JOURNAL, **(order or {})))
-
-
 async def one(folder: Path, case: dict[str, Any], **settings: Any) -> Result:
-    (result,) = (await run(folder, case, **settings)).runs
+    (result,) = (await run_in_process(folder, [case], **settings)).runs
     return result
 
 
@@ -126,10 +118,7 @@ async def test_a_service_is_posted_every_turn_as_messages_and_anything_else_as_i
     async with serving() as server:
         server.answers(Scripted(b"ok"))
         service = {"type": "http", "url": server.url}
-        config = write_suite(tmp_path, cases, providers=[service], max_concurrency=1)
-        report = await execute(
-            Invocation(suite=load_suite(config, {}), journal=tmp_path / "out" / JOURNAL)
-        )
+        report = await run_in_process(tmp_path, cases, providers=[service], max_concurrency=1)
         posted = [seen.json for seen in server.seen]
     assert report.passed == len(cases)
     expected = [
@@ -307,13 +296,13 @@ async def test_a_system_that_breaks_in_the_midst_fails(tmp_path: Path) -> None:
 
 
 async def test_a_recorded_conversation_is_judged_anew_turn_by_turn(tmp_path: Path) -> None:
-    await run(tmp_path, TURNS, out="first")
+    await run_in_process(tmp_path, [TURNS], out="first")
     stricter = {
         **TURNS,
         "turns": [TURNS["turns"][0], {"user": "two", "expect": [{"equals": "three"}]}],
     }
     order = {"replay": tmp_path / "first" / JOURNAL, "replay_only": True}
-    (result,) = (await run(tmp_path, stricter, order=order)).runs
+    (result,) = (await run_in_process(tmp_path, [stricter], order=order)).runs
     assert result.recorded
     assert [grade.passed for grade in result.grades] == [True, False]
 
@@ -412,11 +401,9 @@ async def test_an_outage_is_not_waited_for_in_a_run_whose_user_has_nothing_to_as
     cases = [{"id": f"asks-{n}", "input": "x", "expect": [{"not_empty": True}]} for n in range(5)]
     cases += [talk(content, id=f"content-{n}") for n in range(40)]
     gone = chat("http://127.0.0.1:9", retries=0)
-    suite = load_suite(
-        write_suite(tmp_path, cases, providers=[gone], max_concurrency=5, runs=4), {}
-    )
+    settings: dict[str, Any] = {"providers": [gone], "max_concurrency": 5, "runs": 4}
     async with asyncio.timeout(60):
-        report = await execute(Invocation(suite=suite, journal=tmp_path / "out" / JOURNAL))
+        report = await run_in_process(tmp_path, cases, **settings)
     assert report.errored >= 20
 
 

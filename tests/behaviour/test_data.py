@@ -6,23 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leftovers import journaled
 from processes import ci_evals
-from suites import write_suite
+from suites import run_to_verdict, write_suite
 
 from ci_evals.suite.yaml import parse
 
 DOCS = Path(__file__).parents[2] / "docs" / "data.md"
 
 
-async def run(folder: Path, cases: dict[str, Any], **settings: Any) -> list[tuple[str, bool]]:
+async def passed(folder: Path, cases: dict[str, Any], **settings: Any) -> list[tuple[str, bool]]:
     """The cases that were run, by id, and which of them passed."""
     write_suite(folder, cases, **settings)
-    ended = await ci_evals(folder, "run")
-    assert ended.code in (0, 1), ended.err
-    results = [
-        json.loads(line)
-        for line in (folder / "ci-evals-results/results.jsonl").read_text().splitlines()[1:]
-    ]
+    await run_to_verdict(folder, out="ci-evals-results")
+    results = journaled(folder / "ci-evals-results")
     return sorted((each["case"], each["status"] == "passed") for each in results)
 
 
@@ -47,7 +44,11 @@ async def test_a_generator_yields_mappings_and_cases(tmp_path: Path) -> None:
         "    yield Case(input='an object', expect=[Contains('object')])\n"
     )
     cases = {"python": "data:load", "params": {"count": 2, "word": "hello"}}
-    assert await run(tmp_path, cases) == [("an object", True), ("case 0", False), ("case 1", True)]
+    assert await passed(tmp_path, cases) == [
+        ("an object", True),
+        ("case 0", False),
+        ("case 1", True),
+    ]
     shown = await ci_evals(tmp_path, "run", "--format", "json", "-q")
     assert json.loads(shown.out)
     assert "on stdout" in shown.err
@@ -64,7 +65,7 @@ async def test_the_answer_must_contain_the_column_expected(name: str, tmp_path: 
         text = text.replace(",", "\t")
     (tmp_path / name).write_text(text)
     cases = {"file": name}
-    assert await run(tmp_path, cases, providers=ECHO) == [("france", True), ("italy", False)]
+    assert await passed(tmp_path, cases, providers=ECHO) == [("france", True), ("italy", False)]
     shown = await ci_evals(tmp_path, "explain", "italy")
     assert "icontains: does not contain 'Rome'" in shown.out
 
@@ -73,7 +74,7 @@ async def test_the_right_answer_is_no_part_of_the_question(tmp_path: Path) -> No
     (tmp_path / "cases.csv").write_text("question,expected\nOf France?,paris\n")
     (tmp_path / "agent.py").write_text("def answer(asked): return f'Paris {asked}'\n")
     agent = {"name": "agent", "type": "python", "target": "agent:answer"}
-    ran = await run(tmp_path, {"file": "cases.csv"}, providers=[agent])
+    ran = await passed(tmp_path, {"file": "cases.csv"}, providers=[agent])
     assert ran == [("Of France?", True)]
     shown = await ci_evals(tmp_path, "explain", "Of France?")
     assert "answer: Paris {'question': 'Of France?'}" in shown.out
@@ -97,10 +98,10 @@ async def test_other_checks_win_over_the_column_expected(tmp_path: Path) -> None
     (tmp_path / "cases.csv").write_text(
         "id,input,expected,expect\nfrance,Of France?,Rome,[contains: PARIS]\n"
     )
-    assert await run(tmp_path, {"file": "cases.csv"}, providers=ECHO) == [("france", True)]
+    assert await passed(tmp_path, {"file": "cases.csv"}, providers=ECHO) == [("france", True)]
     (tmp_path / "cases.csv").write_text("id,input,expected\nfrance,Of France?,Rome\n")
     expect = [{"not_contains": "{{ expected }}"}]
-    ran = await run(tmp_path, {"file": "cases.csv"}, providers=ECHO, expect=expect)
+    ran = await passed(tmp_path, {"file": "cases.csv"}, providers=ECHO, expect=expect)
     assert ran == [("france", True)]
     validated = await ci_evals(tmp_path, "validate")
     assert "expected" not in validated.out
@@ -149,7 +150,7 @@ async def test_cases_of_a_function_may_stand_among_others_and_rows_may_be_mapped
     }
     own = {"id": "own", "input": "x", "expect": [{"equals": "x"}]}
     write_suite(tmp_path, [own, source])
-    assert await run(tmp_path, source) == [("1", True), ("2", True)]
+    assert await passed(tmp_path, source) == [("1", True), ("2", True)]
 
 
 @pytest.mark.parametrize(
@@ -260,4 +261,4 @@ async def test_the_recipes_of_the_docs_run(
     for name, content in STAND_INS.items():
         (tmp_path / name).write_text(content)
     settings = {"prompts": ["{{ question }}"]} if source == "LangSmith" else {}
-    assert await run(tmp_path, suite["cases"], **settings) == expected
+    assert await passed(tmp_path, suite["cases"], **settings) == expected

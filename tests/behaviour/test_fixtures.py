@@ -15,11 +15,11 @@ import pytest
 from fakes.http_server import Scripted, serving
 from leftovers import journal_lines, journaled, report_in
 from processes import Finished, ci_evals, finished, start, until
+from projects import schema
 from suites import write_suite
 
 from ci_evals import Case, Fixture, FixtureRequest, Suite, evaluate
 from ci_evals.graders import Equals
-from ci_evals.suite.schema import suite_schema
 
 MODULE = """
 import time
@@ -580,12 +580,12 @@ async def test_what_can_be_seen_to_be_wrong_is_told_before_any_call(
 
 
 def test_the_schema_has_every_spelling() -> None:
-    schema = suite_schema()
-    spellings = schema["properties"]["setup"]["anyOf"]
+    made = schema()
+    spellings = made["properties"]["setup"]["anyOf"]
     assert spellings[:2] == [{"type": "string"}, {"$ref": "#/$defs/Fixture"}]
-    assert schema["$defs"]["Case"]["properties"]["setup"]["anyOf"] == spellings
-    assert schema["$defs"]["provider.Http"]["properties"]["setup"]["anyOf"] == spellings
-    assert set(schema["$defs"]["Fixture"]["properties"]) == {
+    assert made["$defs"]["Case"]["properties"]["setup"]["anyOf"] == spellings
+    assert made["$defs"]["provider.Http"]["properties"]["setup"]["anyOf"] == spellings
+    assert set(made["$defs"]["Fixture"]["properties"]) == {
         *("python", "command", "teardown", "scope", "timeout_s")
     }
 

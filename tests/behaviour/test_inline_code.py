@@ -7,25 +7,20 @@ import pytest
 import yaml
 from leftovers import report_in
 from processes import ci_evals
-from suites import write_suite
+from suites import results_of, write_suite
 from written_answers import ANSWERS
 
 JSON = '{"city": "Paris", "n": [1, 2], "ok": true}'
 CORPUS = yaml.safe_load((Path(__file__).parents[1] / "data" / "python.yaml").read_text("utf-8"))
 
 
-async def run(folder: Path, *judged: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+async def judge(folder: Path, *judged: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the results of answers with a grader each."""
     cases = [
         {"id": str(number), "input": answer, "expect": [grader]}
         for number, (answer, grader) in enumerate(judged)
     ]
-    write_suite(folder, cases)
-    ended = await ci_evals(folder, "run", "--out", "out")
-    assert ended.code != 2, ended.err
-    results = report_in(folder / "out")["results"]
-    assert isinstance(results, list)
-    return results
+    return await results_of(folder, cases)
 
 
 async def test_python_code_judges_as_people_write_it(tmp_path: Path) -> None:
@@ -40,10 +35,7 @@ async def test_python_code_judges_as_people_write_it(tmp_path: Path) -> None:
         }
         for number, each in enumerate(CORPUS)
     ]
-    write_suite(tmp_path, cases)
-    ended = await ci_evals(tmp_path, "run", "--out", "out")
-    assert ended.code != 2, ended.err
-    for each, result in zip(CORPUS, report_in(tmp_path / "out")["results"], strict=True):
+    for each, result in zip(CORPUS, await results_of(tmp_path, cases), strict=True):
         score = each["score"]
         if score > 1:
             assert "must return a score from 0 to 1" in result["grades"][0]["reason"]
@@ -59,7 +51,7 @@ async def test_python_code_judges_as_people_write_it(tmp_path: Path) -> None:
 async def test_a_failed_assertion_is_the_reason(tmp_path: Path) -> None:
     elsewhere = "from unittest import TestCase\nTestCase().assertTrue(False)\nreturn True"
     codes = ["assert 'x' in output", "assert False, 'no city'", elsewhere]
-    found = await run(tmp_path, *(("Paris", {"python": code}) for code in codes))
+    found = await judge(tmp_path, *(("Paris", {"python": code}) for code in codes))
     assert [result["status"] for result in found] == ["failed"] * 3
     bare, with_message, in_library = [result["grades"][0] for result in found]
     assert (bare["reason"], bare["got"]) == ("assert 'x' in output", "'Paris'")
@@ -70,7 +62,7 @@ async def test_a_failed_assertion_is_the_reason(tmp_path: Path) -> None:
 async def test_an_exception_is_a_failed_check_with_its_line(tmp_path: Path) -> None:
     expression = "json.loads(output)['town'] == 'Paris'"
     lines = "answer = json.loads(output)\nreturn answer['town'] == 'Paris'"
-    *raised, not_json, negated, returned = await run(
+    *raised, not_json, negated, returned = await judge(
         tmp_path,
         (JSON, {"python": expression}),
         (JSON, {"not_python": expression}),
@@ -96,7 +88,7 @@ async def test_an_exception_is_a_failed_check_with_its_line(tmp_path: Path) -> N
 
 async def test_code_that_takes_what_a_transform_made_for_text_is_told(tmp_path: Path) -> None:
     code = {"target": "output.lower() == 'a'", "transform": "$.n"}
-    (result,) = await run(tmp_path, (JSON, {"python": code}))
+    (result,) = await judge(tmp_path, (JSON, {"python": code}))
     assert result["grades"][0]["reason"] == (
         "raised AttributeError: 'list' object has no attribute 'lower' (line 1):"
         " the transform makes `output` a list, not text"
@@ -104,7 +96,7 @@ async def test_code_that_takes_what_a_transform_made_for_text_is_told(tmp_path: 
 
 
 async def test_a_missing_module_is_the_answers_failure_or_no_verdict(tmp_path: Path) -> None:
-    of_answer, of_grader = await run(
+    of_answer, of_grader = await judge(
         tmp_path,
         ("import nope", {"python": "exec(output, {})\nreturn True"}),
         (JSON, {"python": "import nope\nreturn nope.check(output)"}),
@@ -135,7 +127,7 @@ TEXTS = {
 
 
 async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path) -> None:
-    found = await run(tmp_path, *(("a", {"python": code}) for code in TEXTS))
+    found = await judge(tmp_path, *(("a", {"python": code}) for code in TEXTS))
     for result, reason in zip(found, TEXTS.values(), strict=True):
         assert result["status"] == "failed"
         assert result["grades"][0]["reason"].startswith(reason)

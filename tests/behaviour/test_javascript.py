@@ -13,7 +13,7 @@ import pytest
 import yaml
 from leftovers import report_in
 from processes import ci_evals, finished, start, until
-from suites import write_suite
+from suites import results_of, write_suite
 from written_answers import ANSWERS, JSON, TEXT
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
@@ -26,14 +26,9 @@ def judge(grader: Any, answer: str = TEXT, **more: Any) -> dict[str, Any]:
     return {"id": "a", "input": answer, "vars": values, "expect": [{"javascript": grader}], **more}
 
 
-async def run(folder: Path, *cases: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
+async def judged(folder: Path, *cases: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
     numbered = [{**case, "id": f"{number}"} for number, case in enumerate(cases)]
-    write_suite(folder, numbered, **settings)
-    ended = await ci_evals(folder, "run", "--out", "out")
-    assert ended.code != 2, ended.err
-    results = report_in(folder / "out")["results"]
-    assert isinstance(results, list)
-    return results
+    return await results_of(folder, numbered, **settings)
 
 
 async def test_expressions_and_bodies_as_people_write_them(tmp_path: Path) -> None:
@@ -41,7 +36,7 @@ async def test_expressions_and_bodies_as_people_write_them(tmp_path: Path) -> No
     cases = [
         judge({"code": each["code"], "threshold": 0.05}, ANSWERS[each["answer"]]) for each in CORPUS
     ]
-    for each, result in zip(CORPUS, await run(tmp_path, *cases), strict=True):
+    for each, result in zip(CORPUS, await judged(tmp_path, *cases), strict=True):
         score = each["score"]
         if score > 1:
             assert "must return a score from 0 to 1" in result["grades"][0]["reason"]
@@ -67,7 +62,7 @@ LAST_EXPRESSIONS = {
 
 
 async def test_the_last_expression_of_lines_counts(tmp_path: Path) -> None:
-    found = await run(tmp_path, *(judge(code, '{"a": 1}') for code in LAST_EXPRESSIONS))
+    found = await judged(tmp_path, *(judge(code, '{"a": 1}') for code in LAST_EXPRESSIONS))
     passed = [result["status"] == "passed" for result in found]
     assert dict(zip(LAST_EXPRESSIONS, passed, strict=True)) == LAST_EXPRESSIONS, found
 
@@ -108,7 +103,7 @@ async def test_files_are_modules_of_either_kind(tmp_path: Path) -> None:
         "module.exports = { check: (o) => require('./common.cjs')(o, { vars: { city: 'S' } }) };",
         "utf-8",
     )
-    found = await run(
+    found = await judged(
         tmp_path,
         judge({"file": "module.mjs", "config": {"least": 3}}),
         judge({"file": "module.mjs", "config": {"least": 300}}),
@@ -129,7 +124,7 @@ async def test_files_are_modules_of_either_kind(tmp_path: Path) -> None:
 
 
 async def test_a_transform_gives_the_value_itself(tmp_path: Path) -> None:
-    found = await run(
+    found = await judged(
         tmp_path, judge({"code": "output.flight.to === 'Paris'", "transform": "$"}, JSON)
     )
     assert found[0]["status"] == "passed"
@@ -147,7 +142,7 @@ async def test_an_exception_in_a_transform_is_a_failed_check_with_its_line_and_s
         {"input": JSON, "expect": [{"not_contains": {"value": "a", "transform": transform}}]}
         for transform in ("change.mjs:city", "change.mjs:write")
     ]
-    thrown, denied = await run(tmp_path, *cases)
+    thrown, denied = await judged(tmp_path, *cases)
     [grade] = thrown["grades"]
     assert (thrown["status"], grade["passed"]) == ("failed", False)
     text = "threw TypeError: Cannot read properties of undefined (reading '0') (change.mjs:2)"
@@ -161,7 +156,7 @@ async def test_an_exception_is_a_failed_check_with_its_line_and_stack(tmp_path: 
     (tmp_path / "crash.mjs").write_text(
         "function inner(o) {\n  return o.a.b;\n}\nexport default (o) => inner(o);\n", "utf-8"
     )
-    found = await run(
+    found = await judged(
         tmp_path,
         judge({"file": "crash.mjs"}),
         judge("context.nothing.here"),
@@ -195,7 +190,7 @@ async def test_what_is_thrown_or_returned_is_named_as_it_is(tmp_path: Path) -> N
         "require('node:vm').runInNewContext('a b')": "threw SyntaxError: Unexpected identifier",
         "require('node:vm').runInNewContext('a')": "threw ReferenceError: a is not defined",
     }
-    results = await run(tmp_path, *map(judge, reasons))
+    results = await judged(tmp_path, *map(judge, reasons))
     for result, reason in zip(results, reasons.values(), strict=True):
         assert result["status"] == "failed"
         assert result["grades"][0]["reason"].startswith(reason)
@@ -207,7 +202,7 @@ async def test_an_answer_that_requires_a_missing_module_has_failed(tmp_path: Pat
         "new Function('require', output)(require)",
         "require('node:vm').runInNewContext(output, {require})",
     ]
-    for result in await run(tmp_path, *(judge(code, "require('nope')") for code in codes)):
+    for result in await judged(tmp_path, *(judge(code, "require('nope')") for code in codes)):
         assert result["status"] == "failed"
         assert result["grades"][0]["reason"].startswith("threw Error: Cannot find module 'nope'")
 
@@ -215,14 +210,14 @@ async def test_an_answer_that_requires_a_missing_module_has_failed(tmp_path: Pat
 async def test_an_exception_fails_even_under_not(tmp_path: Path) -> None:
     codes = ["JSON.parse(output).city", "context.nothing.here", "throw 'text'"]
     cases = [{"id": "", "input": TEXT, "expect": [{"not_javascript": code}]} for code in codes]
-    for result in await run(tmp_path, *cases):
+    for result in await judged(tmp_path, *cases):
         assert (result["status"], result["grades"][0]["passed"]) == ("failed", False)
 
 
 async def test_what_says_nothing_about_the_answer_is_no_verdict(tmp_path: Path) -> None:
     (tmp_path / "broken.mjs").write_text("export default (output => ;\n", "utf-8")
     (tmp_path / "broken.cjs").write_text("module.exports = (output => ;\n", "utf-8")
-    found = await run(
+    found = await judged(
         tmp_path,
         judge("require('nope')"),
         judge("await import(`${process.cwd()}/broken.mjs`)"),
@@ -261,7 +256,7 @@ TEXTS = {
 
 
 async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path) -> None:
-    found = await run(tmp_path, *map(judge, TEXTS))
+    found = await judged(tmp_path, *map(judge, TEXTS))
     for result, reason in zip(found, TEXTS.values(), strict=True):
         assert result["status"] == "failed"
         assert result["grades"][0]["reason"].startswith(reason)
@@ -287,7 +282,7 @@ NO_JUDGEMENTS = {
 async def test_what_is_no_judgement_fails_as_in_python(tmp_path: Path) -> None:
     cases = [judge(code) for code in NO_JUDGEMENTS]
     cases += [{"input": TEXT, "expect": [{"python": code}]} for code in NO_JUDGEMENTS.values()]
-    for result in await run(tmp_path, *cases):
+    for result in await judged(tmp_path, *cases):
         assert result["status"] == "failed", result
         assert re.search(" must return | returned a mapping ", result["grades"][0]["reason"])
 
@@ -308,7 +303,7 @@ exports.answers = async () => {
 async def test_code_may_write_to_stdout(tmp_path: Path) -> None:
     (tmp_path / "stray.cjs").write_text(STRAY, "utf-8")
     names = ("line", "half", "answers", "line")
-    found = await run(tmp_path, *(judge({"file": f"stray.cjs:{name}"}) for name in names))
+    found = await judged(tmp_path, *(judge({"file": f"stray.cjs:{name}"}) for name in names))
     assert [each["status"] for each in found] == ["passed", "passed", "failed", "passed"]
 
 
@@ -324,7 +319,7 @@ async def test_packages_and_files_are_found_from_the_folder_of_the_suite(tmp_pat
         "const { long } = await import('./local.mjs');\nreturn long(output);",
         "(await import('node:path')).sep.length === 1",
     ]
-    for result in await run(tmp_path, *map(judge, codes)):
+    for result in await judged(tmp_path, *map(judge, codes)):
         assert result["status"] == "passed", result
 
 
@@ -332,7 +327,7 @@ async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(
     tmp_path: Path,
 ) -> None:
     slow = judge({"code": "while (true) {} return 1", "timeout_s": 0.3})
-    found = await run(
+    found = await judged(
         tmp_path, judge("true"), slow, *[judge("await null;\nreturn output.length > 3")] * 8
     )
     assert [result["status"] for result in found] == ["passed", "errored", *["passed"] * 8]
@@ -344,7 +339,7 @@ async def test_patterns_that_backtrack_cost_no_other_run_its_answer(tmp_path: Pa
     code: dict[str, Any] = {"code": "/^(a+)+$/.test(output)", "timeout_s": 1}
     cases = [judge(code, "aaa")] * 20
     cases[::10] = [judge(code, f"{'a' * 40}!")] * 2
-    found = await run(tmp_path, *cases, max_concurrency=8)
+    found = await judged(tmp_path, *cases, max_concurrency=8)
     assert [result["status"] for result in found] == (["errored", *["passed"] * 9] * 2)
     assert "no verdict within 1 s" in found[0]["error"]["message"]
 
@@ -367,7 +362,7 @@ async def test_code_in_a_grader_has_a_sandbox(tmp_path: Path) -> None:
         "require('fs').writeFileSync('made', '') === undefined",
         "require('child_process').execSync('echo').length > 0",
     ]
-    found = await run(folder, *map(judge, allowed), *map(judge, refused))
+    found = await judged(folder, *map(judge, allowed), *map(judge, refused))
     assert [each["status"] for each in found] == [*["passed"] * 3, *["errored"] * 3]
     hint = "the sandbox forbids it; `sandbox: false` gives the code all rights of the job"
     assert {hint in each["error"]["message"] for each in found[3:]} == {True}
@@ -375,7 +370,7 @@ async def test_code_in_a_grader_has_a_sandbox(tmp_path: Path) -> None:
     free: list[dict[str, Any]] = [
         {"code": code, "sandbox": False} for code in (*allowed[:2], *refused)
     ]
-    found = await run(folder, *map(judge, free))
+    found = await judged(folder, *map(judge, free))
     assert {each["status"] for each in found} == {"passed"}
     assert (folder / "made").exists()
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leftovers import report_in
 from processes import ci_evals
-from suites import write_suite
+from suites import results_of, write_suite
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 
@@ -48,7 +47,7 @@ module.exports.spin = () => { while (true); };
 """
 
 
-async def run(
+async def answered(
     folder: Path, *names: str, settings: Mapping[str, Any] = {}, **options: Any
 ) -> list[dict[str, Any]]:
     """Return the results of a case on the exports of the agent."""
@@ -58,16 +57,11 @@ async def run(
         for name in names
     ]
     case = {"id": "a", "input": "hi", "vars": {"who": "Ada"}, "expect": [{"not_empty": True}]}
-    write_suite(folder, [case], providers=providers, **settings)
-    ended = await ci_evals(folder, "run", "--out", "out")
-    assert ended.code != 2, ended.err
-    results = report_in(folder / "out")["results"]
-    assert isinstance(results, list)
-    return results
+    return await results_of(folder, [case], providers=providers, **settings)
 
 
 async def test_a_class_answers_with_its_usage_cost_and_metadata(tmp_path: Path) -> None:
-    (result,) = await run(tmp_path, "", config={"greeting": "Dear"})
+    (result,) = await answered(tmp_path, "", config={"greeting": "Dear"})
     response = result["response"]
     assert response["output"] == "Dear Ada: hi"
     assert response["usage"] == {"input_tokens": 5, "output_tokens": 7}
@@ -75,7 +69,7 @@ async def test_a_class_answers_with_its_usage_cost_and_metadata(tmp_path: Path) 
 
 
 async def test_functions_answer_with_text_or_data(tmp_path: Path) -> None:
-    found = await run(tmp_path, ":echo", ":made", ":data", ":plain", config={"mark": "!"})
+    found = await answered(tmp_path, ":echo", ":made", ":data", ":plain", config={"mark": "!"})
     responses = [result["response"] for result in found]
     outputs = [response["output"] for response in responses]
     assert outputs == ["hi!1", "HI", '{"city":"Paris"}', '["a",1]']
@@ -87,7 +81,7 @@ async def test_a_prompt_of_several_turns_is_json(tmp_path: Path) -> None:
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": "{{ input }}"},
     ]
-    (result,) = await run(tmp_path, ":asked", settings={"prompts": [{"messages": messages}]})
+    (result,) = await answered(tmp_path, ":asked", settings={"prompts": [{"messages": messages}]})
     assert result["response"]["output"] == (
         '[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]'
     )
@@ -114,7 +108,7 @@ TIMEOUTS = {
 async def test_a_failure_is_that_of_the_change_under_test(
     tmp_path: Path, failures: Mapping[str, tuple[str, str]], options: Mapping[str, Any]
 ) -> None:
-    found = await run(tmp_path, *failures, **options)
+    found = await answered(tmp_path, *failures, **options)
     for result, (kind, message) in zip(found, failures.values(), strict=True):
         assert (result["status"], result["error"]["kind"]) == ("failed", kind)
         assert result["error"]["message"].startswith(message), result["error"]

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from leftovers import journaled, report_in
-from processes import Finished, ci_evals
-from suites import write_suite
+from processes import ci_evals
+from suites import run, write_suite
 
 SECRET = "hunter2-and-more"
 SIZE = 3_000_000
@@ -21,10 +21,6 @@ def suite(folder: Path, *, expect: str = "the end", **settings: object) -> None:
     case = {"id": "long", "input": "hi", "expect": [{"contains": expect}]}
     providers = [{"name": "agent", "type": "python", "target": "agent:answer"}]
     write_suite(folder, [case], providers=providers, **settings)
-
-
-async def run(folder: Path, *arguments: str) -> Finished:
-    return await ci_evals(folder, "run", "--out", "out", *arguments)
 
 
 async def test_a_long_answer_is_judged_whole_and_kept_in_a_file(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from fakes.chat import ChatServer, Fault, chatting
 from fakes.held import HeldServer
 from leftovers import journaled, report_in
-from processes import Finished, ci_evals, finished, start
-from suites import chat, write_suite
+from processes import ci_evals, finished, start
+from suites import chat, run, write_suite
 
 FILES = ("report.json", "junit.xml", "summary.md")
 
@@ -26,10 +26,6 @@ def cases_of(count: int, wrong: int = 0) -> list[dict[str, Any]]:
         }
         for n in range(count)
     ]
-
-
-async def run(folder: Path, *arguments: str) -> Finished:
-    return await ci_evals(folder, "run", "--out", "out", *arguments)
 
 
 def looked(folder: Path) -> Any:

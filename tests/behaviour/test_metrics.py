@@ -8,13 +8,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from processes import ci_evals
-from suites import write_suite
+from suites import run_in_process, write_suite
 
-from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import ConfigError
 from ci_evals.gate.verdict import Verdict, decide
 from ci_evals.model.report import SuiteReport
-from ci_evals.session import Invocation, execute
 from ci_evals.suite.load import load_suite
 
 
@@ -32,10 +30,12 @@ CASES = [
 ]
 
 
-async def run(folder: Path, gate: dict[str, Any], **settings: Any) -> tuple[SuiteReport, Verdict]:
-    suite = load_suite(write_suite(folder, settings.pop("cases", CASES), gate=gate, **settings), {})
-    report = await execute(Invocation(suite=suite, journal=folder / "out" / JOURNAL))
-    return report, decide(report, suite.gate)
+async def judged(
+    folder: Path, gate: dict[str, Any], **settings: Any
+) -> tuple[SuiteReport, Verdict]:
+    settings = {"cases": CASES, "gate": gate, **settings}
+    report = await run_in_process(folder, **settings)
+    return report, decide(report, load_suite(folder / "evals.yaml", {}).gate)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ async def run(folder: Path, gate: dict[str, Any], **settings: Any) -> tuple[Suit
 async def test_a_metric_is_held_to_its_bar(
     tmp_path: Path, bars: dict[str, float], status: str, reason: str
 ) -> None:
-    _, verdict = await run(tmp_path, {"metrics": bars})
+    _, verdict = await judged(tmp_path, {"metrics": bars})
     assert verdict.status == status, verdict.reason
     assert reason in verdict.reason
     assert [scope.bar for scope in verdict.scopes if scope.kind == "suite"] == [None]
@@ -63,7 +63,7 @@ async def test_a_metric_is_held_to_its_bar(
 
 async def test_no_pass_is_settled_while_labels_are_still_to_come(tmp_path: Path) -> None:
     gate = {"min_pass_rate": 0.1, "metrics": {"recall.b": 0.99}}
-    report, verdict = await run(tmp_path, gate, runs=2, stop_early=True)
+    report, verdict = await judged(tmp_path, gate, runs=2, stop_early=True)
     assert report.settled is None
     assert report.totals.missing == 0
     assert verdict.status == "fail"
@@ -72,13 +72,15 @@ async def test_no_pass_is_settled_while_labels_are_still_to_come(tmp_path: Path)
 async def test_a_failure_of_the_rate_is_settled_whatever_the_labels(tmp_path: Path) -> None:
     wrong = [case(n, "a", "b") for n in range(40)]
     gate = {"min_pass_rate": 0.9, "metrics": {"accuracy": 0.5}}
-    report, verdict = await run(tmp_path, gate, cases=wrong, runs=2, stop_early=True)
+    report, verdict = await judged(tmp_path, gate, cases=wrong, runs=2, stop_early=True)
     assert report.settled == verdict.status == "fail"
     assert report.total == 40
 
 
 async def test_a_metric_may_be_all_that_is_asked_for(tmp_path: Path) -> None:
-    report, verdict = await run(tmp_path, {"metrics": {"accuracy": 0.5}}, runs=2, stop_early=True)
+    report, verdict = await judged(
+        tmp_path, {"metrics": {"accuracy": 0.5}}, runs=2, stop_early=True
+    )
     assert (report.settled, report.totals.missing, verdict.status) == (None, 0, "pass")
 
 
@@ -108,7 +110,7 @@ POLITE = [graded(n, "yes, please" if n % 4 else "yes") for n in range(40)]
 async def test_the_mean_score_of_graders_that_share_a_metric_is_held_to_its_bar(
     tmp_path: Path, bars: dict[str, float], status: str, reason: str
 ) -> None:
-    _, verdict = await run(tmp_path, {"metrics": bars}, cases=POLITE)
+    _, verdict = await judged(tmp_path, {"metrics": bars}, cases=POLITE)
     assert (verdict.status, reason in verdict.reason) == (status, True), verdict.reason
 
 
@@ -121,7 +123,7 @@ async def test_a_suite_that_is_surely_red_stays_red_where_a_metric_has_no_graded
     assert ended.code == 1
     assert "FAIL" in ended.out.upper()
     assert "metric roc_auc.a: no run was graded" in ended.out
-    _, verdict = await run(tmp_path, gate | {"min_pass_rate": 0.5})
+    _, verdict = await judged(tmp_path, gate | {"min_pass_rate": 0.5})
     assert verdict.status == "error", "nothing else is red"
 
 
@@ -135,7 +137,7 @@ async def test_a_metric_without_a_graded_run_is_no_verdict(tmp_path: Path) -> No
     ]
     provider = {"name": "agent", "type": "python", "target": "agent:answer"}
     (tmp_path / "agent.py").write_text("def answer(request):\n    return 'no steps'\n", "utf-8")
-    _, verdict = await run(
+    _, verdict = await judged(
         tmp_path,
         {"metrics": {"tools": 0.5}, "max_error_rate": 1},
         cases=broken,

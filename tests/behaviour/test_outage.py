@@ -13,7 +13,7 @@ from aiohttp import web
 from fakes.chat import ChatServer, chatting, completion
 from fakes.http_server import FakeServer, Scripted, serving
 from processes import Finished, ci_evals
-from suites import chat, write_suite
+from suites import chat, echo_cases, write_suite
 
 CASES = 30
 IMPATIENT = {
@@ -51,11 +51,10 @@ async def run_beside(
     folder: Path, broken_url: str, good_url: str, cases: int = CASES, **options: Any
 ) -> Outcome:
     """Run cases against a broken provider and a good one, under one small limit."""
-    echoes = [
-        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(cases)
-    ]
     providers = [chat(broken_url, "broken", **options), chat(good_url, "good")]
-    write_suite(folder, echoes, providers=providers, max_concurrency=4, retries=1, timeout_s=60)
+    write_suite(
+        folder, echo_cases(cases), providers=providers, max_concurrency=4, retries=1, timeout_s=60
+    )
     outcome = Outcome(folder, await ci_evals(folder, "run", constants=IMPATIENT))
     assert len(outcome.of("good", "passed")) == cases
     return outcome

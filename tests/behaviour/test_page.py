@@ -4,7 +4,7 @@ import json
 import random
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import product
@@ -79,25 +79,6 @@ ATTACKS = (
     "| a | b |\n|---|---|\n| <table><tr><td>x | <img src=x onerror=alert(14)> |",
     '[{"a": "</td></table><img src=x onerror=alert(15)>", "b": {"c": [["<b>"]]}}]',
 )
-
-
-@pytest.fixture
-async def tab() -> AsyncIterator[Tab]:
-    async with browsing() as opened:
-        await opened.resize(1200, 900)
-        yield opened
-
-
-@pytest.fixture
-def page(tmp_path: Path) -> Callable[[Summary], str]:
-    """Write the page of a summary, and return its URL."""
-
-    def write(summary: Summary) -> str:
-        path = tmp_path / "report.html"
-        path.write_text(html_of(summary), "utf-8")
-        return path.as_uri()
-
-    return write
 
 
 FOREIGN = """document.querySelectorAll(

@@ -1,17 +1,16 @@
 """People's marks in report.html: by mouse and by key, kept, saved, and read by `judge check`."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pages
 import pytest
-from browser import Tab, browser, browsing
+from browser import Tab, browser
 from factories import grade_of, report_of
 from processes import python
-from rendered import html_of
 from suites import write_suite
 
 from ci_evals.model.response import Message, Passage, Response, ToolCall, Turn
@@ -27,25 +26,6 @@ SAYINGS = "[...document.querySelectorAll('span.people')].map((each) => each.text
 SHOWN = """[...document.querySelectorAll('.case:not([hidden])')]
     .map((each) => each.querySelector('.id').textContent)"""
 SAVE = "#marks .save"
-
-
-@pytest.fixture
-async def tab() -> AsyncIterator[Tab]:
-    async with browsing() as opened:
-        await opened.resize(1200, 900)
-        yield opened
-
-
-@pytest.fixture
-def page(tmp_path: Path) -> Callable[[Summary], str]:
-    """Write the page of a summary, and return its URL."""
-
-    def write(summary: Summary) -> str:
-        path = tmp_path / "report.html"
-        path.write_text(html_of(summary), "utf-8")
-        return path.as_uri()
-
-    return write
 
 
 async def saved_by(tab: Tab, folder: Path) -> list[Mapping[str, Any]]:

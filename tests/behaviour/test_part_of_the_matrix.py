@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leftovers import report_in
 from processes import ci_evals
+from suites import run, write_suite
 
 PROVIDERS: list[dict[str, Any]] = [
     {"type": "mock", "name": "fast", "default": "Paris"},
@@ -27,18 +29,9 @@ CASES: list[dict[str, Any]] = [
 
 
 def write(folder: Path, *cases: dict[str, Any], **settings: Any) -> None:
-    suite = {
-        "providers": PROVIDERS,
-        "prompts": PROMPTS,
-        "cases": [{**case, "expect": EXPECT} for case in cases or CASES],
-        **settings,
-    }
-    (folder / "evals.yaml").write_text(json.dumps(suite))
-
-
-def read(folder: Path, out: str = "ci-evals-results") -> dict[str, Any]:
-    report: dict[str, Any] = json.loads((folder / out / "report.json").read_text())
-    return report
+    expecting = [{**case, "expect": EXPECT} for case in cases or CASES]
+    matrix = {"name": ..., "providers": PROVIDERS, "prompts": PROMPTS, **settings}
+    write_suite(folder, expecting, **matrix)
 
 
 def cells(report: dict[str, Any]) -> list[tuple[str, str, str, int]]:
@@ -64,7 +57,7 @@ async def test_only_the_cells_that_cases_and_providers_name_run(tmp_path: Path) 
     assert "3 cases × 3 variants, 12 runs" in valid.out
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0, ended.out
-    report = read(tmp_path)
+    report = report_in(tmp_path / "ci-evals-results")
     assert cells(report) == ALL_CELLS
     bars = {(bar["kind"], bar["name"]): bar["cases"] for bar in report["verdict"]["scopes"]}
     assert bars["provider", "strong"] == 3
@@ -77,11 +70,13 @@ async def test_shards_and_selections_have_the_same_cells(tmp_path: Path) -> None
         await ci_evals(tmp_path, "run", "--shard", f"{shard}/2", "--out", f"shard-{shard}")
     merged = await ci_evals(tmp_path, "merge", "shard-1", "shard-2", "--out", "merged")
     assert merged.code == 0, merged.err
-    assert cells(read(tmp_path, "merged")) == ALL_CELLS
+    assert cells(report_in(tmp_path / "merged")) == ALL_CELLS
     fast = await ci_evals(tmp_path, "run", "--providers", "fast")
     assert fast.code == 0, fast.out
     assert "2 of 3 cases selected" in fast.out
-    assert cells(read(tmp_path)) == [cell for cell in ALL_CELLS if cell[1] == "fast"]
+    assert cells(report_in(tmp_path / "ci-evals-results")) == [
+        cell for cell in ALL_CELLS if cell[1] == "fast"
+    ]
     write(tmp_path, *CASES[2:])
     idle = await ci_evals(tmp_path, "run", "--providers", "fast")
     assert (idle.code, "no case runs on the providers" in idle.err) == (2, True), idle.err
@@ -92,7 +87,7 @@ async def test_a_cell_that_the_change_leaves_out_is_removed(tmp_path: Path) -> N
     await ci_evals(tmp_path, "run", "--out", "base")
     write(tmp_path, {**CASES[0], "providers": ["fast"]}, *CASES[1:])
     await ci_evals(tmp_path, "run", "--baseline", "base/report.json")
-    (removed,) = read(tmp_path)["comparison"]["removed"]
+    (removed,) = report_in(tmp_path / "ci-evals-results")["comparison"]["removed"]
     assert (removed["case"], removed["provider"]) == ("all", "strong")
 
 
@@ -109,21 +104,20 @@ async def test_a_variant_is_held_only_to_rates_of_the_cases_that_it_still_runs(
     gate = {"min_pass_rate": 0.5, "ratchet": True}
     settings = {"name": "s", "providers": providers, "runs": 3, "gate": gate}
 
-    async def run(out: str, *options: str) -> list[str]:
-        await ci_evals(tmp_path, "run", "--out", out, "--confirm-runs", "0", *options)
-        return [rule["rule"] for rule in read(tmp_path, out)["verdict"]["rules"]]
+    async def rules_of(out: str, *options: str) -> list[str]:
+        await run(tmp_path, "--confirm-runs", "0", *options, out=out)
+        return [rule["rule"] for rule in report_in(tmp_path / out)["verdict"]["rules"]]
 
     on_strong = [{**case, "providers": ["strong"]} for case in hard]
-    suite = {**settings, "cases": easy + on_strong}
-    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
-    await run("base-1")
-    await run("base-2", "--baseline", "base-1")
-    await run("base-3", "--baseline", "base-2")
-    (tmp_path / "evals.yaml").write_text(json.dumps({**settings, "cases": easy + hard}))
-    assert await run("other-cases", "--baseline", "base-3") == []
+    write_suite(tmp_path, easy + on_strong, **settings)
+    await rules_of("base-1")
+    await rules_of("base-2", "--baseline", "base-1")
+    await rules_of("base-3", "--baseline", "base-2")
+    write_suite(tmp_path, easy + hard, **settings)
+    assert await rules_of("other-cases", "--baseline", "base-3") == []
     providers[0]["default"] = "Lyon"
-    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
-    assert "ratchet" in await run("worse", "--baseline", "base-3")
+    write_suite(tmp_path, easy + on_strong, **settings)
+    assert "ratchet" in await rules_of("worse", "--baseline", "base-3")
 
 
 async def test_a_case_that_only_some_variants_lose_or_get_is_named_with_them(
@@ -173,7 +167,7 @@ async def test_a_bar_on_a_metric_is_for_variants_with_a_case_that_counts_for_it(
     (tmp_path / "evals.yaml").write_text(json.dumps({**suite, "gate": gate}))
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0, ended.out
-    scopes = read(tmp_path)["verdict"]["scopes"]
+    scopes = report_in(tmp_path / "ci-evals-results")["verdict"]["scopes"]
     assert [scope["name"] for scope in scopes if scope["kind"] == "metric"] == [
         "facts on strong · short"
     ]
@@ -182,7 +176,7 @@ async def test_a_bar_on_a_metric_is_for_variants_with_a_case_that_counts_for_it(
     suite |= {"providers": [*PROVIDERS, broken]}
     (tmp_path / "evals.yaml").write_text(json.dumps({**suite, "gate": gate}))
     ended = await ci_evals(tmp_path, "run")
-    scopes = read(tmp_path)["verdict"]["scopes"]
+    scopes = report_in(tmp_path / "ci-evals-results")["verdict"]["scopes"]
     assert {scope["name"] for scope in scopes if scope["status"] == "error"} == {
         "facts on broken · short"
     }, "no run was graded of a case that counts"
@@ -194,7 +188,7 @@ async def test_a_function_makes_the_prompts_of_the_cases_that_run_with_it(tmp_pa
     write(tmp_path, *CASES[:2], prompts=prompts)
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0, ended.err
-    assert len(cells(read(tmp_path))) == 5
+    assert len(cells(report_in(tmp_path / "ci-evals-results"))) == 5
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from typing import Any
 
 from leftovers import journaled, report_in
 from processes import Finished, ci_evals
-from suites import write_suite
+from suites import AGENT, echo_cases, run, write_suite
 
 CASES = 10
-AGENT = """
+BESIDE_BASE = ("--baseline", "base")
+SOURCE = """
 import pathlib
 
 def answer(question, request):
@@ -18,18 +19,9 @@ def answer(question, request):
 """
 
 
-async def run(folder: Path, *arguments: str) -> Finished:
-    return await ci_evals(folder, "run", "--baseline", "base", *arguments)
-
-
 def write_agent(folder: Path, number: int = CASES, **options: Any) -> None:
-    (folder / "agent.py").write_text(AGENT)
-    cases = [
-        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]}
-        for n in range(number)
-    ]
-    providers = [{"name": "agent", "type": "python", "target": "agent:answer"}]
-    write_suite(folder, cases, providers=providers, runs=3, **options)
+    (folder / "agent.py").write_text(SOURCE)
+    write_suite(folder, echo_cases(number), providers=[AGENT], runs=3, **options)
 
 
 async def made_a_baseline(folder: Path) -> None:
@@ -40,7 +32,7 @@ async def made_a_baseline(folder: Path) -> None:
 async def test_an_outage_is_no_regression(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
     (tmp_path / "down").write_text("123")
-    found = await run(tmp_path, "--out", "out")
+    found = await run(tmp_path, *BESIDE_BASE)
     assert found.code == 3, found.out
     sentence = "all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage"
     assert sentence in found.out
@@ -54,7 +46,7 @@ async def test_an_outage_is_no_regression(tmp_path: Path) -> None:
 async def test_an_outage_of_one_round_is_neither_red_nor_named(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
     (tmp_path / "down").write_text("2")
-    found = await run(tmp_path, "--out", "out")
+    found = await run(tmp_path, *BESIDE_BASE)
     assert found.code == 3, found.out
     sentence = "all 10 failures were in run 2, and all 20 other runs passed: likely an outage"
     assert sentence in found.out
@@ -65,7 +57,7 @@ async def test_an_outage_of_one_round_is_neither_red_nor_named(tmp_path: Path) -
     assert report["comparison"]["counts"] == {"unchanged": 10}
 
     (tmp_path / "down").unlink()
-    found = await run(tmp_path, "--out", "out", "--resume")
+    found = await run(tmp_path, *BESIDE_BASE, "--resume")
     assert found.code == 0, found.out
     assert report_in(tmp_path / "out")["totals"]["passed"] == 30
 
@@ -116,7 +108,7 @@ async def test_a_run_that_is_red_after_its_first_round_is_confirmed(tmp_path: Pa
     await made_a_baseline(tmp_path)
     write_agent(tmp_path, stop_early=True, gate={"min_pass_rate": 0.9})
     (tmp_path / "down").write_text("1")
-    found = await run(tmp_path, "--out", "out")
+    found = await run(tmp_path, *BESIDE_BASE)
     assert found.code == 3, found.out
     assert (
         "planned runs of 10 cases failed, and all 70 repeats passed: likely an outage" in found.out
@@ -124,7 +116,7 @@ async def test_a_run_that_is_red_after_its_first_round_is_confirmed(tmp_path: Pa
     assert report_in(tmp_path / "out")["settled"] is None
 
     (tmp_path / "down").write_text("0123456789")
-    found = await run(tmp_path, "--out", "changed")
+    found = await run(tmp_path, *BESIDE_BASE, out="changed")
     assert found.code == 1, found.out
     report = report_in(tmp_path / "changed")
     assert report["settled"] == "fail"
@@ -148,12 +140,12 @@ async def test_repeats_that_are_out_name_nothing_and_are_made_again(tmp_path: Pa
     await made_a_baseline(tmp_path)
     flaky = 'return "no" if question in ("q1", "q2", "q3") and request.run == 1 else question'
     (tmp_path / "agent.py").write_text(
-        AGENT.replace("return question", flaky).replace(
+        SOURCE.replace("return question", flaky).replace(
             'in pathlib.Path("down")', 'not in pathlib.Path("down")'
         )
     )
     (tmp_path / "down").write_text("123")
-    found = await run(tmp_path, "--out", "out")
+    found = await run(tmp_path, *BESIDE_BASE)
     why = (
         "0 of 42 repeats passed, and 27 of 30 planned runs of the same cases: "
         "likely an outage, so nothing is named"
@@ -162,7 +154,7 @@ async def test_repeats_that_are_out_name_nothing_and_are_made_again(tmp_path: Pa
     assert why in (tmp_path / "out" / "summary.md").read_text()
     assert report_in(tmp_path / "out")["comparison"]["counts"] == {"suspect": 3, "unchanged": 7}
     (tmp_path / "down").unlink()
-    await run(tmp_path, "--out", "out", "--resume")
+    await run(tmp_path, *BESIDE_BASE, "--resume")
     assert report_in(tmp_path / "out")["comparison"]["counts"] == {"flaky": 3, "unchanged": 7}
 
 
@@ -172,8 +164,8 @@ async def test_a_case_that_breaks_is_red_in_spite_of_an_outage_of_one_round(
     await made_a_baseline(tmp_path)
     (tmp_path / "down").write_text("2")
     broken = 'return "no" if question == "q7" else question'
-    (tmp_path / "agent.py").write_text(AGENT.replace("return question", broken))
-    found = await run(tmp_path, "--out", "out")
+    (tmp_path / "agent.py").write_text(SOURCE.replace("return question", broken))
+    found = await run(tmp_path, *BESIDE_BASE)
     assert found.code == 1, found.out
     report = report_in(tmp_path / "out")
     lost = "; also, 10 of 30 runs errored (33.3 %), more than the 5 % that the gate allows"
@@ -186,9 +178,9 @@ async def test_a_case_that_breaks_is_red_in_spite_of_an_outage_of_one_round(
 async def test_when_it_is_over_a_resumed_run_makes_every_planned_run_again(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
     (tmp_path / "down").write_text("123")
-    await run(tmp_path, "--out", "out")
+    await run(tmp_path, *BESIDE_BASE)
     (tmp_path / "down").unlink()
-    found = await run(tmp_path, "--out", "out", "--resume")
+    found = await run(tmp_path, *BESIDE_BASE, "--resume")
     assert found.code == 0, found.out
     assert report_in(tmp_path / "out")["totals"]["passed"] == 30
     assert len([each for each in journaled(tmp_path / "out") if each["status"] == "failed"]) == 30
@@ -197,7 +189,7 @@ async def test_when_it_is_over_a_resumed_run_makes_every_planned_run_again(tmp_p
 async def test_a_change_that_breaks_as_much_is_red(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
     (tmp_path / "agent.py").write_text("def answer(question):\n    return 'no'\n")
-    found = await run(tmp_path, "--out", "out")
+    found = await run(tmp_path, *BESIDE_BASE)
     assert found.code == 1, found.out
     assert report_in(tmp_path / "out")["comparison"]["counts"]["regressed"] == CASES
 
@@ -212,7 +204,7 @@ async def test_a_base_report_that_had_an_outage_is_not_compared_with(tmp_path: P
     (tmp_path / "agent.py").write_text("def answer(question):\n    return 'maintenance'\n")
     await main_ran(tmp_path, "base/out", "--baseline", "base/report.json")
     broken = 'return "no" if question == "q7" else question'
-    (tmp_path / "agent.py").write_text(AGENT.replace("return question", broken))
+    (tmp_path / "agent.py").write_text(SOURCE.replace("return question", broken))
     found = await ci_evals(tmp_path, "run", "--baseline", "base/out/report.json", "--out", "out")
     assert found.code == 1, found.out
     why = "0 of 30 runs on the baseline passed: likely an outage, so these runs do not count"
@@ -232,7 +224,7 @@ async def test_a_base_branch_of_which_no_run_ever_passed_is_no_baseline(tmp_path
     await made_a_baseline(tmp_path)
     (tmp_path / "agent.py").write_text("def answer(question):\n    return 'maintenance'\n")
     await main_ran(tmp_path, "base")
-    found = await run(tmp_path, "--out", "out")
+    found = await run(tmp_path, *BESIDE_BASE)
     assert "no baseline: 0 of 30 runs on the baseline passed: likely an outage" in found.err
     assert report_in(tmp_path / "out")["comparison"]["reason"].startswith(
         "0 of 30 runs on the baseline passed: likely an outage"
@@ -244,9 +236,9 @@ async def test_of_a_base_report_of_which_much_crashed_only_the_answers_count(
 ) -> None:
     await made_a_baseline(tmp_path)
     down = 'pathlib.Path("down").exists()'
-    (tmp_path / "agent.py").write_text(AGENT.replace(down, 'question in ("q1", "q2", "q3")'))
+    (tmp_path / "agent.py").write_text(SOURCE.replace(down, 'question in ("q1", "q2", "q3")'))
     await main_ran(tmp_path, "base/out", "--baseline", "base/report.json")
-    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "agent.py").write_text(SOURCE)
     found = await ci_evals(tmp_path, "run", "--baseline", "base/out/report.json", "--out", "out")
     assert found.code == 0, found.out
     assert "9 of 30 runs on the baseline failed without an answer, and do not count" in found.err

@@ -8,8 +8,8 @@ import pytest
 from fakes.chat import ChatServer, Fault, chatting
 from fakes.held import HeldServer
 from leftovers import journal_lines, journaled, report_in
-from processes import Finished, ci_evals, finished, start
-from suites import chat, write_suite
+from processes import ci_evals, finished, start
+from suites import chat, echo_case, run, write_suite
 
 SETTINGS = {
     "gate": {"max_error_rate": 1},
@@ -17,16 +17,8 @@ SETTINGS = {
 }
 
 
-def case(n: int, **changes: Any) -> dict[str, Any]:
-    return {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}], **changes}
-
-
 def refuse_odd_ones_first(question: str, ordinal: int) -> Fault | None:
     return "500" if int(question[1:]) % 2 and ordinal == 0 else None
-
-
-async def run(folder: Path, *arguments: str) -> Finished:
-    return await ci_evals(folder, "run", "--out", "out", *arguments)
 
 
 def suite(folder: Path, server: ChatServer, cases: list[dict[str, Any]], **settings: Any) -> None:
@@ -37,13 +29,13 @@ async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones
     tmp_path: Path,
 ) -> None:
     async with chatting(ChatServer(refuse_odd_ones_first)) as server:
-        suite(tmp_path, server, [case(n) for n in range(10)])
+        suite(tmp_path, server, [echo_case(n) for n in range(10)])
         await run(tmp_path)
         assert server.asked.total() == 10
         edited = [
-            case(0, expect=[{"contains": "q"}]),
-            case(2, input="q200"),
-            *(case(n) for n in range(3, 13)),
+            echo_case(0, expect=[{"contains": "q"}]),
+            echo_case(2, input="q200"),
+            *(echo_case(n) for n in range(3, 13)),
         ]
         suite(tmp_path, server, edited)
         resumed = await run(tmp_path, "--resume")
@@ -70,7 +62,7 @@ async def test_the_report_of_a_resumed_run_has_each_run_once_and_in_plan_order(
     tmp_path: Path,
 ) -> None:
     async with chatting(ChatServer(refuse_odd_ones_first)) as server:
-        suite(tmp_path, server, [case(n) for n in range(6)], runs=2)
+        suite(tmp_path, server, [echo_case(n) for n in range(6)], runs=2)
         await run(tmp_path)
         await run(tmp_path, "--resume")
     results = report_in(tmp_path / "out")["results"]
@@ -128,7 +120,7 @@ async def test_a_journal_of_another_schema_version_is_refused_and_left_as_it_is(
 
 
 async def test_a_damaged_line_in_the_midst_is_refused_by_its_number(tmp_path: Path) -> None:
-    write_suite(tmp_path, [case(n) for n in range(3)])
+    write_suite(tmp_path, [echo_case(n) for n in range(3)])
     await run(tmp_path)
     file = tmp_path / "out" / "results.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
@@ -144,7 +136,7 @@ async def test_a_journal_that_another_process_writes_to_is_refused(
 ) -> None:
     server = HeldServer(1)
     async with chatting(server):
-        suite(tmp_path, server, [case(0)])
+        suite(tmp_path, server, [echo_case(0)])
         holder = await start(tmp_path, "run", "--out", "out")
         await server.full.wait()
         second = await run(tmp_path, *arguments)
@@ -172,9 +164,9 @@ async def test_results_are_taken_over_from_other_folders(
 ) -> None:
     async with chatting(ChatServer()) as server:
         for name, numbers in (("a", (0, 1)), ("b", (2, 3))):
-            suite(tmp_path, server, [case(n) for n in numbers])
+            suite(tmp_path, server, [echo_case(n) for n in numbers])
             await ci_evals(tmp_path, "run", "--out", f"earlier/{name}")
-        suite(tmp_path, server, [case(n) for n in range(5)])
+        suite(tmp_path, server, [echo_case(n) for n in range(5)])
         found = await run(tmp_path, *named)
     assert "Resumed: 4 of 5 runs kept, 1 new one" in found.out
     assert set(server.asked.values()) == {1}
@@ -194,7 +186,7 @@ async def test_a_foreign_source_leaves_no_result_behind(tmp_path: Path) -> None:
 
 async def test_fewer_runs_leave_the_others_in_the_journal_for_later(tmp_path: Path) -> None:
     async with chatting(ChatServer()) as server:
-        suite(tmp_path, server, [case(0), case(1)])
+        suite(tmp_path, server, [echo_case(0), echo_case(1)])
         await run(tmp_path, "--runs", "3")
         fewer = await run(tmp_path, "--resume", "--runs", "2")
         assert "Resumed: 4 of 4 runs kept" in fewer.out

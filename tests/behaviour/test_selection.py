@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leftovers import report_in
 from processes import Finished, ci_evals
-from suites import ONE_CASE, write_suite
+from suites import ONE_CASE, run_to_verdict, write_suite
 
 CASES = [
     {**ONE_CASE, "id": f"{word} {number}"} for word in ("refund", "cancel") for number in range(5)
@@ -22,14 +23,9 @@ def write(folder: Path, wrong: tuple[str, ...] = WRONG, **settings: Any) -> None
     write_suite(folder, entries, **settings)
 
 
-def report_in(folder: Path) -> Any:
-    return json.loads((folder / "report.json").read_bytes())
-
-
-async def run(folder: Path, *arguments: str) -> tuple[list[str], Finished]:
+async def select(folder: Path, *arguments: str) -> tuple[list[str], Finished]:
     """The ids of the cases that were run, in the order of the report."""
-    ended = await ci_evals(folder, "run", "--quiet", *arguments)
-    assert ended.code in (0, 1), ended.err
+    ended = await run_to_verdict(folder, "--quiet", *arguments, out="ci-evals-results")
     return [cell["case"] for cell in report_in(folder / "ci-evals-results")["cells"]], ended
 
 
@@ -50,27 +46,29 @@ async def test_cases_are_selected_by_id_and_number(
     tmp_path: Path, arguments: tuple[str, ...], selected: Any
 ) -> None:
     write(tmp_path)
-    assert (await run(tmp_path, *arguments))[0] == selected
+    assert (await select(tmp_path, *arguments))[0] == selected
 
 
 async def test_a_sample_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     write(tmp_path)
-    first, _ = await run(tmp_path, "--sample", "4")
+    first, _ = await select(tmp_path, "--sample", "4")
     assert len(first) == 4
     assert first == sorted(first, key=[case["id"] for case in CASES].index)
-    assert (await run(tmp_path, "--sample", "4"))[0] == first
+    assert (await select(tmp_path, "--sample", "4"))[0] == first
     write(tmp_path, seed=1)
-    assert (await run(tmp_path, "--sample", "4"))[0] != first
+    assert (await select(tmp_path, "--sample", "4"))[0] != first
 
 
 async def test_what_failed_the_last_time_is_run_again_until_nothing_is_left(tmp_path: Path) -> None:
     write(tmp_path)
-    everything, _ = await run(tmp_path)
+    everything, _ = await select(tmp_path)
     assert len(everything) == len(CASES)
-    assert (await run(tmp_path, "--failed"))[0] == list(WRONG)
-    assert (await run(tmp_path, "--failed", "ci-evals-results", "--first", "1"))[0] == ["refund 3"]
+    assert (await select(tmp_path, "--failed"))[0] == list(WRONG)
+    assert (await select(tmp_path, "--failed", "ci-evals-results", "--first", "1"))[0] == [
+        "refund 3"
+    ]
     write(tmp_path, wrong=())
-    assert (await run(tmp_path, "--failed"))[1].code == 0
+    assert (await select(tmp_path, "--failed"))[1].code == 0
     ended = await ci_evals(tmp_path, "run", "--failed", "evals.yaml")
     said = "nothing to run: nothing failed in ci-evals-results, which has 2 of 10 cases\n"
     assert (ended.code, ended.out, ended.err) == (0, "", said)
@@ -78,14 +76,14 @@ async def test_what_failed_the_last_time_is_run_again_until_nothing_is_left(tmp_
 
 async def test_a_failed_case_is_remembered_over_runs_of_other_cases(tmp_path: Path) -> None:
     write(tmp_path)
-    await run(tmp_path)
+    await select(tmp_path)
     write(tmp_path, wrong=("cancel 4",))
-    assert (await run(tmp_path, "--failed", "--first", "1"))[0] == ["refund 3"]
-    assert (await run(tmp_path, "--case", "refund 0"))[0] == ["refund 0"]
-    assert (await run(tmp_path, "--failed"))[0] == ["cancel 4"], "refund 3 has passed since"
-    assert (await run(tmp_path, "--case", "refund 0"))[0] == ["refund 0"]
+    assert (await select(tmp_path, "--failed", "--first", "1"))[0] == ["refund 3"]
+    assert (await select(tmp_path, "--case", "refund 0"))[0] == ["refund 0"]
+    assert (await select(tmp_path, "--failed"))[0] == ["cancel 4"], "refund 3 has passed since"
+    assert (await select(tmp_path, "--case", "refund 0"))[0] == ["refund 0"]
     write(tmp_path, wrong=())
-    assert (await run(tmp_path, "--failed"))[0] == ["cancel 4"]
+    assert (await select(tmp_path, "--failed"))[0] == ["cancel 4"]
     ended = await ci_evals(tmp_path, "run", "--failed")
     assert "nothing to run: nothing failed in ci-evals-results" in ended.err
     assert report_in(tmp_path / "ci-evals-results")["suite"]["failed_before"] == []
@@ -93,18 +91,18 @@ async def test_a_failed_case_is_remembered_over_runs_of_other_cases(tmp_path: Pa
 
 async def test_a_run_of_everything_forgets_what_failed_before(tmp_path: Path) -> None:
     write(tmp_path)
-    await run(tmp_path)
-    await run(tmp_path, "--case", "refund 0")
+    await select(tmp_path)
+    await select(tmp_path, "--case", "refund 0")
     report = report_in(tmp_path / "ci-evals-results")
     assert report["suite"]["failed_before"] == sorted(WRONG)
     write(tmp_path, wrong=())
-    await run(tmp_path)
+    await select(tmp_path)
     assert report_in(tmp_path / "ci-evals-results")["suite"]["failed_before"] == []
 
 
 async def test_a_selected_case_that_passed_is_not_run_again_as_failed(tmp_path: Path) -> None:
     write(tmp_path)
-    await run(tmp_path)
+    await select(tmp_path)
     ended = await ci_evals(tmp_path, "run", "--failed", "--case", "refund 1")
     said = "nothing to run: none of the selected cases failed in ci-evals-results\n"
     assert (ended.code, ended.err) == (0, said)
@@ -112,7 +110,7 @@ async def test_a_selected_case_that_passed_is_not_run_again_as_failed(tmp_path: 
 
 async def test_a_case_in_quarantine_is_none_that_failed(tmp_path: Path) -> None:
     write(tmp_path)
-    await run(tmp_path)
+    await select(tmp_path)
     quarantine = {"reason": "flaky index", "until": "2999-01-01"}
     entries = [
         {**case, "quarantine": quarantine} if case["id"] in WRONG else case for case in CASES
@@ -128,7 +126,7 @@ async def test_a_case_in_quarantine_is_none_that_failed(tmp_path: Path) -> None:
 
 async def test_a_case_that_failed_and_is_gone_is_told(tmp_path: Path) -> None:
     write(tmp_path)
-    await run(tmp_path)
+    await select(tmp_path)
     write_suite(tmp_path, [case for case in CASES if case["id"] != WRONG[0]])
     ended = await ci_evals(tmp_path, "run", "--failed")
     assert "not run: evals.yaml no longer has cases that failed: refund 3" in ended.err
@@ -144,7 +142,7 @@ async def test_a_report_that_is_not_there_or_of_another_suite_is_no_selection(
     missing = await ci_evals(tmp_path, "run", "--failed")
     assert missing.code == 3
     assert "ci-evals-results: there is no report" in missing.err
-    await run(tmp_path)
+    await select(tmp_path)
     write(tmp_path, name="other")
     other = await ci_evals(tmp_path, "run", "--failed")
     assert (other.code, "report.json is of another suite, 'test'" in other.err) == (2, True)
@@ -173,7 +171,7 @@ async def test_a_selection_of_nothing_is_refused(
 
 async def test_every_report_says_what_part_of_the_suite_was_run(tmp_path: Path) -> None:
     write(tmp_path)
-    _, ended = await run(tmp_path, "--case", "refund [12]")
+    _, ended = await select(tmp_path, "--case", "refund [12]")
     assert "2 of 10 cases selected" in ended.out.splitlines()[-1]
     assert "Selected: 2 of 10 cases: the other cases were not run" in ended.out
     results = tmp_path / "ci-evals-results"
@@ -182,7 +180,7 @@ async def test_every_report_says_what_part_of_the_suite_was_run(tmp_path: Path) 
     assert "2 of 10 cases selected" in title
     reason = report_in(results)["verdict"]["reason"]
     assert reason == "2 of 10 cases selected: 2 of 2 runs passed"
-    _, red = await run(tmp_path, "--case", "refund*")
+    _, red = await select(tmp_path, "--case", "refund*")
     assert report_in(results)["verdict"]["reason"].startswith(
         "5 of 10 cases selected: 1 of 5 runs failed"
     )
@@ -190,7 +188,7 @@ async def test_every_report_says_what_part_of_the_suite_was_run(tmp_path: Path) 
     first, *_ = red.out.splitlines()
     assert first.startswith("✗ FAIL  1 case failed: refund ")
     assert first.endswith(" (5 of 10 cases selected)")
-    _, whole = await run(tmp_path)
+    _, whole = await select(tmp_path)
     assert report_in(results)["suite"]["selection"] is None
     assert "selected" not in whole.out
 
@@ -198,7 +196,7 @@ async def test_every_report_says_what_part_of_the_suite_was_run(tmp_path: Path) 
 async def test_a_case_that_was_not_selected_is_not_removed(tmp_path: Path) -> None:
     write(tmp_path, runs=3)
     await ci_evals(tmp_path, "run", "--out", "base")
-    _, ended = await run(tmp_path, "--case", "refund [12]", "--baseline", "base")
+    _, ended = await select(tmp_path, "--case", "refund [12]", "--baseline", "base")
     comparison = report_in(tmp_path / "ci-evals-results")["comparison"]
     assert (comparison["removed"], ended.code) == ([], 0)
     assert "removed" not in ended.out
@@ -226,7 +224,7 @@ async def test_bars_of_metrics_that_no_selected_case_counts_for_are_left_out(
     )
 
     async def judged(case: str) -> list[str]:
-        await run(tmp_path, "--case", case)
+        await select(tmp_path, "--case", case)
         verdict = report_in(tmp_path / "ci-evals-results")["verdict"]
         return [
             verdict["status"],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jobs import outputs_in
 from processes import Finished, ci_evals, finished, start, until
-from suites import ECHO, ONE_CASE
+from suites import ONE_CASE, write_suite_file
 
 WRONG = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
 
@@ -18,11 +18,7 @@ WRONG = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
 def write(
     path: Path, name: str | None = None, case: dict[str, Any] = ONE_CASE, **settings: Any
 ) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    named = {"name": name} if name else {}
-    path.write_text(
-        json.dumps({**named, "providers": [ECHO], "cases": [case], **settings}), "utf-8"
-    )
+    write_suite_file(path, cases=[case], name=name or ..., **settings)
 
 
 def verdicts(folder: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from aiohttp import web
 from fakes.chat import completion
 from fakes.http_server import FakeServer, never, serving
 from processes import ci_evals, environment, finished, start, until
-from suites import chat, write_suite
+from suites import chat, echo_cases, write_suite
 
 from ci_evals.engine.journal import is_torn, read_results
 from ci_evals.model.result import Result
@@ -63,10 +63,7 @@ async def holding() -> AsyncIterator[tuple[FakeServer, asyncio.Event]]:
 
 
 def echoes(folder: Path, url: str) -> None:
-    cases = [
-        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)
-    ]
-    write_suite(folder, cases, providers=[chat(url)], max_concurrency=4)
+    write_suite(folder, echo_cases(CASES), providers=[chat(url)], max_concurrency=4)
 
 
 def journaled(folder: Path) -> list[Result]:

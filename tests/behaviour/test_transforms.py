@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leftovers import report_in
-from processes import ci_evals
-from suites import write_suite
+from suites import results_of, write_suite
 
 from ci_evals import Case, Suite, evaluate
 from ci_evals.errors import ConfigError
@@ -32,19 +30,12 @@ JSON = """```json
 ```"""
 
 
-async def run(
+async def judged(
     folder: Path, answer: str, *expect: dict[str, Any], **settings: Any
 ) -> dict[str, Any]:
     (folder / "mine.py").write_text(MODULE, "utf-8")
-    write_suite(
-        folder,
-        [{"id": "a", "input": answer, "vars": {"field": "city"}, "expect": expect}],
-        **settings,
-    )
-    ended = await ci_evals(folder, "run", "--out", "out")
-    assert ended.code != 2, ended.err
-    (result,) = report_in(folder / "out")["results"]
-    assert isinstance(result, dict)
+    case = {"id": "a", "input": answer, "vars": {"field": "city"}, "expect": expect}
+    (result,) = await results_of(folder, [case], **settings)
     return result
 
 
@@ -69,7 +60,7 @@ async def run(
 async def test_a_grader_sees_what_a_transform_finds(
     tmp_path: Path, answer: str, transform: str, value: Any
 ) -> None:
-    result = await run(tmp_path, answer, {"equals": {"value": value, "transform": transform}})
+    result = await judged(tmp_path, answer, {"equals": {"value": value, "transform": transform}})
     assert (result["status"], result["grades"][0]["reason"][:6]) == ("passed", "equals"), result
 
 
@@ -97,7 +88,7 @@ async def test_an_answer_without_it_fails_even_under_not(
     tmp_path: Path, answer: str, transform: str, reason: str
 ) -> None:
     options = {"value": "Lyon", "transform": transform}
-    result = await run(tmp_path, answer, {"contains": options}, {"not_contains": options})
+    result = await judged(tmp_path, answer, {"contains": options}, {"not_contains": options})
     assert result["status"] == "failed"
     assert [grade["passed"] for grade in result["grades"]] == [False, False]
     for grade in result["grades"]:
@@ -108,32 +99,32 @@ async def test_an_exception_of_the_function_is_a_failed_check_even_under_not(
     tmp_path: Path,
 ) -> None:
     options = {"value": "x", "transform": "mine:crash"}
-    result = await run(tmp_path, ANSWER, {"contains": options}, {"not_contains": options})
+    result = await judged(tmp_path, ANSWER, {"contains": options}, {"not_contains": options})
     assert result["status"] == "failed"
     reason = "transform mine:crash: raised KeyError: 'key' (mine.py:6 in crash)"
     assert [(each["passed"], each["reason"]) for each in result["grades"]] == [(False, reason)] * 2
 
 
 async def test_an_exception_of_the_suites_transform_is_a_failed_check(tmp_path: Path) -> None:
-    result = await run(tmp_path, ANSWER, {"not_contains": "x"}, transform="mine:crash")
+    result = await judged(tmp_path, ANSWER, {"not_contains": "x"}, transform="mine:crash")
     assert result["status"] == "failed"
 
 
 async def test_nothing_for_a_part_to_see_fails_the_negation_of_the_whole(tmp_path: Path) -> None:
     part = {"contains": {"value": "x", "transform": "$.city"}}
-    result = await run(tmp_path, ANSWER, {"not_any_of": [part]})
+    result = await judged(tmp_path, ANSWER, {"not_any_of": [part]})
     assert result["status"] == "failed"
 
 
 async def test_a_value_that_cannot_be_unpickled_is_seen(tmp_path: Path) -> None:
-    result = await run(
+    result = await judged(
         tmp_path, ANSWER, {"contains": {"value": "Paris", "transform": "mine:error"}}
     )
     assert result["status"] == "passed", result
 
 
 async def test_own_functions_get_the_value_itself(tmp_path: Path) -> None:
-    result = await run(
+    result = await judged(
         tmp_path, ANSWER, {"python": {"target": "mine:is_list", "transform": "mine:items"}}
     )
     assert result["status"] == "passed"
@@ -142,7 +133,7 @@ async def test_own_functions_get_the_value_itself(tmp_path: Path) -> None:
 async def test_the_suites_transform_is_for_graders_that_read_text_and_have_none(
     tmp_path: Path,
 ) -> None:
-    result = await run(
+    result = await judged(
         tmp_path,
         JSON,
         {"equals": "Paris"},
@@ -154,7 +145,7 @@ async def test_the_suites_transform_is_for_graders_that_read_text_and_have_none(
         transform="$.city",
     )
     assert result["status"] == "passed", result["grades"]
-    result = await run(
+    result = await judged(
         tmp_path, ANSWER, {"latency": 60}, {"tool_call": {"calls": []}}, transform="$.city"
     )
     assert result["status"] == "passed", result["grades"]

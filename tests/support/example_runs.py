@@ -40,13 +40,16 @@ def run_command(folder: Path, *words: str, environ: Mapping[str, str] = {}) -> R
     return Ran(done.code, printed, report_in(folder / "results"))
 
 
+def run_suite(folder: Path, suite: Path, *arguments: str, environ: Mapping[str, str] = {}) -> Ran:
+    """Run a suite in an unrelated folder, to which the results go."""
+    return run_command(folder, "run", "-c", str(suite), *arguments, environ=environ)
+
+
 def run_example(
     name: str, folder: Path, *arguments: str, environ: Mapping[str, str] = {}
 ) -> dict[str, Any]:
     """The report of an example that passes."""
-    ran = run_command(
-        folder, "run", "-c", str(EXAMPLES / name / "evals.yaml"), *arguments, environ=environ
-    )
+    ran = run_suite(folder, EXAMPLES / name / "evals.yaml", *arguments, environ=environ)
     assert ran.code == 0, ran.printed
     return ran.report
 

@@ -1,18 +1,26 @@
 """A folder with a config in it, loaded as a user would."""
 
-import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from suites import write_suite
 
 from ci_evals.errors import ConfigError
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.overrides import Overrides
+from ci_evals.suite.schema import suite_schema
 from ci_evals.suite.types import CheckedSuite
 
 CASE = {"id": "capital", "input": "Capital of France?", "expect": [{"contains": "Paris"}]}
+
+
+@cache
+def schema() -> Mapping[str, Any]:
+    """The schema of suites, made once: it takes most of a second."""
+    return suite_schema()
 
 
 class Project:
@@ -30,16 +38,7 @@ class Project:
 
     def suite(self, **settings: Any) -> None:
         """Write a config with a mock provider and one case, but for what is given."""
-        values = {
-            "name": "test",
-            "providers": [{"name": "echo", "type": "mock"}],
-            "cases": [CASE],
-            **settings,
-        }
-        self.write(
-            "evals.yaml",
-            json.dumps({key: value for key, value in values.items() if value is not ...}),
-        )
+        write_suite(self.folder, **{"cases": [CASE], **settings})
 
     def load(self, environ: Mapping[str, str] | None = None, **overrides: Any) -> CheckedSuite:
         return load_suite(self.config, environ or {}, Overrides(**overrides))

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from example_runs import EXAMPLES, Ran, run_command
+from example_runs import EXAMPLES, Ran, run_suite
 
 
-def run(folder: Path, suite: str, port: str) -> Ran:
-    config = EXAMPLES / "executed_tools" / suite
-    return run_command(folder, "run", "-c", str(config), environ={"PORT": port})
+def run_tools(folder: Path, suite: str, port: str) -> Ran:
+    return run_suite(folder, EXAMPLES / "executed_tools" / suite, environ={"PORT": port})
 
 
 def calls(ran: Ran, case: str) -> list[tuple[str, str]]:
@@ -23,7 +22,7 @@ def calls(ran: Ran, case: str) -> list[tuple[str, str]]:
 
 
 def test_functions_are_called_and_their_errors_are_told(tmp_path: Path, port: str) -> None:
-    ran = run(tmp_path, "evals.yaml", port)
+    ran = run_tools(tmp_path, "evals.yaml", port)
     assert ran.code == 0, ran.printed
     assert ran.report["totals"]["passed"] == 3
     assert calls(ran, "shipped") == [("find_order", "your lamp is shipped")]
@@ -36,7 +35,7 @@ def test_functions_are_called_and_their_errors_are_told(tmp_path: Path, port: st
 
 def test_the_tools_of_an_mcp_server_are_called(tmp_path: Path, port: str) -> None:
     pytest.importorskip("mcp")
-    ran = run(tmp_path, "mcp.yaml", port)
+    ran = run_tools(tmp_path, "mcp.yaml", port)
     assert ran.code == 0, ran.printed
     assert calls(ran, "another") == [
         ("find_order", "your chair is packed"),

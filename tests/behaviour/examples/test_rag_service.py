@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_runs import EXAMPLES, Ran, run_command
+from example_runs import EXAMPLES, Ran, run_suite
 
-
-def run(folder: Path, port: str, example: Path = EXAMPLES / "rag_service") -> Ran:
-    return run_command(folder, "run", "-c", str(example / "evals.yaml"), environ={"PORT": port})
+SUITE = EXAMPLES / "rag_service" / "evals.yaml"
 
 
 def results_of(ran: Ran, provider: str) -> dict[str, dict[str, Any]]:
@@ -25,7 +23,7 @@ def is_listening(port: str) -> bool:
 def test_json_and_stream_give_the_same_answers_from_the_same_sources(
     tmp_path: Path, port: str
 ) -> None:
-    ran = run(tmp_path, port)
+    ran = run_suite(tmp_path, SUITE, environ={"PORT": port})
     assert ran.code == 0, ran.printed
     at_once, streamed = results_of(ran, "as JSON"), results_of(ran, "as a stream")
     assert at_once.keys() == streamed.keys()
@@ -51,7 +49,7 @@ def test_an_invented_statement_is_found_and_fails_the_bar_on_faithfulness(
     )
     assert "Bob" in invents
     app.write_text(invents)
-    ran = run(tmp_path, port, copy)
+    ran = run_suite(tmp_path, copy / "evals.yaml", environ={"PORT": port})
     assert ran.code == 1
     grade = next(
         each
@@ -70,4 +68,4 @@ def test_a_service_that_does_not_start_says_why(tmp_path: Path, port: str) -> No
     shutil.copytree(EXAMPLES / "rag_service", copy)
     (copy / "app.py").write_text("import no_such_module\n")
     with pytest.raises(AssertionError, match="No module named 'no_such_module'"):
-        run(tmp_path, port, copy)
+        run_suite(tmp_path, copy / "evals.yaml", environ={"PORT": port})

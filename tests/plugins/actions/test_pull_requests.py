@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from suites import write_suite
 
 CASES = [f"case {number}" for number in range(40)]
 BROKEN = CASES[:4]
@@ -31,10 +32,8 @@ class PullRequest(NamedTuple):
         }
 
 
-def write_suite(folder: Path, seed: int, broken: Sequence[str] = ()) -> Path:
+def write_state(folder: Path, seed: int, broken: Sequence[str] = ()) -> Path:
     """One state of the application under test, whose answers are right nine times in ten."""
-    folder.mkdir(parents=True)
-    suite = folder / "evals.yaml"
     provider = {
         "name": "agent",
         "type": "mock",
@@ -43,18 +42,12 @@ def write_suite(folder: Path, seed: int, broken: Sequence[str] = ()) -> Path:
         "seed": seed,
         "answers": dict.fromkeys(broken, "Lyon"),
     }
-    settings = {
-        "name": "capitals",
-        "runs": 3,
-        "gate": {"min_pass_rate": 0.5},
-        "providers": [provider],
-        "cases": [
-            {"id": case, "input": "Capital of France?", "expect": [{"equals": "Paris"}]}
-            for case in CASES
-        ],
-    }
-    suite.write_text(json.dumps(settings))
-    return suite
+    cases = [
+        {"id": case, "input": "Capital of France?", "expect": [{"equals": "Paris"}]}
+        for case in CASES
+    ]
+    gate = {"min_pass_rate": 0.5}
+    return write_suite(folder, cases, name="capitals", runs=3, gate=gate, providers=[provider])
 
 
 def command(suite: Path, baseline: Path | None) -> list[str]:
@@ -78,7 +71,7 @@ def history(folder: Path, seed: int) -> Path:
     """The newest report of a base branch: each was given the one before, and hands it on."""
     commands, newest = [], None
     for number in range(REPORTS):
-        suite = write_suite(folder / f"main {number}", seed + number)
+        suite = write_state(folder / f"main {number}", seed + number)
         commands.append(command(suite, newest))
         newest = suite.parent / "out" / "report.json"
     carried_out(commands)
@@ -90,7 +83,7 @@ def branch(folder: Path, seed: int, number: int, broken: Sequence[str] = ()) -> 
     """Pull requests against one base branch."""
     base = history(folder, seed)
     suites = [
-        write_suite(folder / f"pull request {n}", seed + REPORTS + n, broken) for n in range(number)
+        write_state(folder / f"pull request {n}", seed + REPORTS + n, broken) for n in range(number)
     ]
     codes = carried_out([command(suite, base) for suite in suites])
     reports = [json.loads((suite.parent / "out" / "report.json").read_bytes()) for suite in suites]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from processes import Finished, ci_evals
+from suites import write_lines
 
 from ci_evals.suite.yaml import parse
 
@@ -25,11 +26,6 @@ async def import_traces(folder: Path, *paths: Path) -> tuple[dict[str, Any], Fin
     value, _, problems = parse((folder / "evals.yaml").read_text("utf-8"), "evals.yaml")
     assert not problems
     return value, done
-
-
-def write(path: Path, *documents: Any) -> Path:
-    path.write_text("".join(f"{json.dumps(document)}\n" for document in documents), "utf-8")
-    return path
 
 
 def span(
@@ -84,7 +80,7 @@ async def test_every_format_gives_the_same_cases(tmp_path: Path, name: str) -> N
 
 async def test_unconfirmed_cases_are_in_quarantine_for_a_month(tmp_path: Path) -> None:
     before = datetime.now(UTC).date()
-    suite, _ = await import_traces(tmp_path, write(tmp_path / "t.jsonl", asked("a", "Open?")))
+    suite, _ = await import_traces(tmp_path, write_lines(tmp_path / "t.jsonl", asked("a", "Open?")))
     after = datetime.now(UTC).date()
     (case,) = suite["cases"]
     assert case["quarantine"]["reason"] == "the recorded answer is not confirmed"
@@ -102,7 +98,7 @@ async def test_near_twins_are_one_case_with_their_count(tmp_path: Path) -> None:
         "Is order 4712 late?",
     )
     documents = [asked(f"t{n}", text, f"{n}.", n) for n, text in enumerate(questions, 1)]
-    suite, _ = await import_traces(tmp_path, write(tmp_path / "t.jsonl", *documents))
+    suite, _ = await import_traces(tmp_path, write_lines(tmp_path / "t.jsonl", *documents))
     counts = {case["input"]: case["metadata"]["traces"] for case in suite["cases"]}
     assert counts == {
         "Can I retrun a helmet?": 3,
@@ -125,7 +121,7 @@ async def test_the_same_words_after_another_conversation_are_another_case(tmp_pa
         attributes = {"gen_ai.input.messages": json.dumps(messages)}
         return otlp(span(trace, 1, CHAT | attributes))
 
-    path = write(tmp_path / "t.jsonl", chat("a", "Tern"), chat("b", "Heron"))
+    path = write_lines(tmp_path / "t.jsonl", chat("a", "Tern"), chat("b", "Heron"))
     suite, _ = await import_traces(tmp_path, path)
     firsts = [case["messages"][0]["content"] for case in suite["cases"]]
     assert firsts == ["Do you have the Tern?", "Do you have the Heron?"]
@@ -142,7 +138,7 @@ async def test_calls_of_tools_before_the_question_stay_in_the_conversation(tmp_p
         {"role": "user", "parts": [{"type": "text", "content": "In blue?"}]},
     ]
     attributes = {"gen_ai.input.messages": json.dumps(messages)}
-    path = write(tmp_path / "t.jsonl", otlp(span("a", 1, CHAT | attributes)))
+    path = write_lines(tmp_path / "t.jsonl", otlp(span("a", 1, CHAT | attributes)))
     suite, _ = await import_traces(tmp_path, path)
     assert suite["cases"][0]["messages"] == [
         {"role": "user", "content": "Is the Tern there?"},
@@ -160,7 +156,7 @@ async def test_calls_of_tools_before_the_question_stay_in_the_conversation(tmp_p
 async def test_a_trace_without_an_answer_is_a_case_that_expects_one(tmp_path: Path) -> None:
     failed = span("a", 1, CHAIN | {"input.value": "Where is my order?"})
     failed["status"] = {"code": 2, "message": "the look-up\ntimed out"}
-    suite, _ = await import_traces(tmp_path, write(tmp_path / "t.jsonl", otlp(failed)))
+    suite, _ = await import_traces(tmp_path, write_lines(tmp_path / "t.jsonl", otlp(failed)))
     (case,) = suite["cases"]
     assert case["expect"] == [{"not_empty": True}]
     assert case["quarantine"]["reason"] == "no answer was recorded: say what is expected"
@@ -171,7 +167,7 @@ async def test_a_trace_without_an_answer_is_a_case_that_expects_one(tmp_path: Pa
 async def test_secrets_are_masked(tmp_path: Path) -> None:
     key = "sk-" + "proj-A1b2C3d4E5f6G7h8I9j0"
     document = asked("a", f"Does {key} work?", "Your password is hunter2-hunter2.")
-    write(tmp_path / "t.jsonl", document)
+    write_lines(tmp_path / "t.jsonl", document)
     environ = {"SHOP_PASSWORD": "hunter2-hunter2"}
     done = await ci_evals(tmp_path, "import", "t.jsonl", "--to", "evals.yaml", environ=environ)
     assert done.code == 0, done.err
@@ -185,8 +181,8 @@ async def test_a_trace_may_be_spread_over_files_and_lines(tmp_path: Path) -> Non
     root = span("a", 1, CHAIN | {"input.value": "Open?"})
     tool = span("a", 2, {KIND: "TOOL", "tool.name": "opening_hours"}, 1)
     answer = span("a", 3, {KIND: "LLM", "output.value": "From 9 to 17."}, 1)
-    first = write(tmp_path / "1.jsonl", otlp(answer), otlp(root))
-    second = write(tmp_path / "2.jsonl", otlp(tool))
+    first = write_lines(tmp_path / "1.jsonl", otlp(answer), otlp(root))
+    second = write_lines(tmp_path / "2.jsonl", otlp(tool))
     suite, _ = await import_traces(tmp_path, first, second)
     (case,) = suite["cases"]
     assert case["input"] == "Open?"
@@ -200,7 +196,7 @@ async def test_nested_agents_have_one_question(tmp_path: Path) -> None:
     trains = {"input.value": "Find trains.", "output.value": "IC 2."}
     outer = span("a", 1, agent | trip)
     inner = span("a", 2, agent | trains, 1)
-    suite, _ = await import_traces(tmp_path, write(tmp_path / "t.jsonl", otlp(inner, outer)))
+    suite, _ = await import_traces(tmp_path, write_lines(tmp_path / "t.jsonl", otlp(inner, outer)))
     (case,) = suite["cases"]
     assert case["input"] == "Plan a trip."
     assert case["expect"][0]["judge"]["reference"] == "Take the train."
@@ -214,26 +210,26 @@ async def test_spans_whose_root_is_missing_still_make_a_case(tmp_path: Path) -> 
         "llm.output_messages.0.message.role": "assistant",
         "llm.output_messages.0.message.content": "From 9 to 17.",
     }
-    path = write(tmp_path / "t.jsonl", otlp(span("a", 2, chat, 1)))
+    path = write_lines(tmp_path / "t.jsonl", otlp(span("a", 2, chat, 1)))
     suite, _ = await import_traces(tmp_path, path)
     (case,) = suite["cases"]
     assert (case["input"], case["expect"][0]["judge"]["reference"]) == ("Open?", "From 9 to 17.")
 
 
 async def test_an_input_that_is_data_stays_data(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.jsonl", asked("a", '{"city": "Rome", "nights": 2}'))
+    path = write_lines(tmp_path / "t.jsonl", asked("a", '{"city": "Rome", "nights": 2}'))
     suite, _ = await import_traces(tmp_path, path)
     assert suite["cases"][0]["input"] == {"city": "Rome", "nights": 2}
 
 
 async def test_traces_that_ask_nothing_are_counted(tmp_path: Path) -> None:
     embedding = {KIND: "EMBEDDING", "input.value": "a document"}
-    path = write(tmp_path / "t.jsonl", asked("a", "Open?"), otlp(span("b", 1, embedding)))
+    path = write_lines(tmp_path / "t.jsonl", asked("a", "Open?"), otlp(span("b", 1, embedding)))
     suite, _ = await import_traces(tmp_path, path)
     assert len(suite["cases"]) == 1
     comment = "# Without a case: 1 trace whose spans have no question."
     assert comment in (tmp_path / "evals.yaml").read_text("utf-8")
-    alone = write(tmp_path / "b.jsonl", otlp(span("b", 1, embedding)))
+    alone = write_lines(tmp_path / "b.jsonl", otlp(span("b", 1, embedding)))
     done = await ci_evals(tmp_path, "import", str(alone))
     assert done.code == 2
     assert "no question in 1 trace" in done.err
@@ -265,12 +261,14 @@ async def test_odd_shapes_crash_nothing(tmp_path: Path, value: Any) -> None:
     odd = {"id": "2", "traceId": "b", "type": "GENERATION", "input": value, "output": value}
     run = {"id": "3", "run_type": "llm", "inputs": value, "outputs": value, "extra": value}
     row = {"context": {"trace_id": "c"}, "attributes": value, "start_time": value}
-    await import_traces(tmp_path, write(tmp_path / "t.jsonl", asked("a", "Open?"), odd, run, row))
+    await import_traces(
+        tmp_path, write_lines(tmp_path / "t.jsonl", asked("a", "Open?"), odd, run, row)
+    )
 
 
 async def test_logs_and_metrics_of_the_same_collector_are_left_out(tmp_path: Path) -> None:
     others: list[Any] = [{"resourceLogs": [{}]}, {"resourceMetrics": []}]
-    path = write(tmp_path / "t.jsonl", others[0], asked("a", "Open?"), others[1])
+    path = write_lines(tmp_path / "t.jsonl", others[0], asked("a", "Open?"), others[1])
     path.write_text("\n\n" + path.read_text("utf-8"), "utf-8")
     suite, _ = await import_traces(tmp_path, path)
     assert [case["input"] for case in suite["cases"]] == ["Open?"]
@@ -286,7 +284,7 @@ async def test_messages_may_be_in_an_event(tmp_path: Path) -> None:
     event = span("a", 1, details)
     event["name"] = "gen_ai.client.inference.operation.details"
     made["events"] = [event]
-    suite, _ = await import_traces(tmp_path, write(tmp_path / "t.jsonl", otlp(made)))
+    suite, _ = await import_traces(tmp_path, write_lines(tmp_path / "t.jsonl", otlp(made)))
     (case,) = suite["cases"]
     assert (case["input"], case["expect"][0]["judge"]["reference"]) == ("Open?", "Yes.")
 
@@ -297,7 +295,7 @@ async def test_deep_values_crash_nothing(tmp_path: Path) -> None:
         deep = {"output": deep}
     text = json.dumps(deep)
     dotted = {"llm.input_messages." + "0." * 5000 + "x": "y"}
-    path = write(
+    path = write_lines(
         tmp_path / "t.jsonl",
         asked("a", "Open?"),
         asked("b", text, text),
@@ -314,7 +312,7 @@ async def test_hostile_text_is_written_as_text(tmp_path: Path) -> None:
     question = "a: b\n- *x {{ y }} \u2028 \x07 \ud800 'z' \"w\" #"
     answer = "\n\n  !!python/object:os.system\t"
     suite, _ = await import_traces(
-        tmp_path, write(tmp_path / "t.jsonl", asked("a", question, answer))
+        tmp_path, write_lines(tmp_path / "t.jsonl", asked("a", question, answer))
     )
     assert suite["cases"][0]["input"] == question.replace("\ud800", "\ufffd")
     assert suite["cases"][0]["expect"][0]["judge"]["reference"] == answer.strip()

@@ -10,7 +10,7 @@ import pytest
 from github_markdown import page
 from leftovers import journaled, report_in
 from processes import ci_evals
-from suites import write_suite
+from suites import write_suite, write_task
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="commands and verifiers are shell scripts"
@@ -23,15 +23,9 @@ HAS_DIFF = 'grep -q "^+new$" "$DIFF_FILE" && ' + PASSES
 TASKS = {"tasks": "tasks/**/task.toml"}
 
 
-def write_task(folder: Path, toml: str = "", test: str = PASSES) -> Path:
-    task = folder / "tasks" / "fix"
-    (task / "tests").mkdir(parents=True)
-    (task / "environment").mkdir()
-    (task / "environment" / "shop.py").write_text("old\n")
-    (task / "task.toml").write_text(f'version = "1.0"\n{toml}')
-    (task / "instruction.md").write_text("Fix it.")
-    (task / "tests" / "test.sh").write_text(test)
-    return task
+def fix_task(folder: Path, toml: str = "", test: str = PASSES) -> Path:
+    shop = {"shop.py": "old\n"}
+    return write_task(folder, "fix", test=test, instruction="Fix it.", toml=toml, environment=shop)
 
 
 def agent(script: str, **changes: Any) -> dict[str, Any]:
@@ -71,7 +65,7 @@ def write_repository(folder: Path) -> tuple[Path, str]:
 
 
 async def test_steps_cost_tokens_and_diff_are_in_the_report(tmp_path: Path) -> None:
-    write_task(tmp_path, test=HAS_DIFF)
+    fix_task(tmp_path, test=HAS_DIFF)
     script = f"echo new > shop.py; {show('claude-code.jsonl')}"
     expect = [
         {"reward": 1},
@@ -103,7 +97,7 @@ async def test_steps_cost_tokens_and_diff_are_in_the_report(tmp_path: Path) -> N
 async def test_an_agent_that_is_killed_has_failed_and_keeps_its_steps_and_its_diff(
     tmp_path: Path,
 ) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     some = f"head -n 6 '{RECORDED / 'claude-code.jsonl'}'"
     script = f"echo new > shop.py; {some}; sleep 600"
     write_suite(tmp_path, TASKS, providers=[agent(script, timeout_s=3)])
@@ -130,7 +124,7 @@ async def test_an_agent_that_is_killed_has_failed_and_keeps_its_steps_and_its_di
 
 
 async def test_what_was_kept_of_an_agent_that_failed_is_not_reused(tmp_path: Path) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     calls = tmp_path / "calls"
     script = f"echo called >> '{calls}'; {show('opencode-overloaded.jsonl')}; exit 1"
     write_suite(tmp_path, TASKS, providers=[agent(script, transcript="opencode")])
@@ -142,7 +136,7 @@ async def test_what_was_kept_of_an_agent_that_failed_is_not_reused(tmp_path: Pat
 async def test_a_budget_goes_on_after_an_agent_that_was_killed_before_it_told_its_cost(
     tmp_path: Path,
 ) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     some = f"head -n 6 '{RECORDED / 'claude-code.jsonl'}'"
     script = f"{some}; exit 1"
     write_suite(
@@ -160,7 +154,7 @@ async def test_a_budget_goes_on_after_an_agent_that_was_killed_before_it_told_it
 async def test_an_agent_that_prints_without_end_has_failed_and_keeps_its_first_steps(
     tmp_path: Path,
 ) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     some = f"head -n 6 '{RECORDED / 'claude-code.jsonl'}'"
     write_suite(tmp_path, TASKS, providers=[agent(f'{some}; exec yes "$(printf %01000d 0)"')])
     ended = await ci_evals(tmp_path, "run")
@@ -172,7 +166,7 @@ async def test_an_agent_that_prints_without_end_has_failed_and_keeps_its_first_s
 
 
 async def test_secrets_that_an_agent_prints_or_writes_are_kept_nowhere(tmp_path: Path) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     secret = "correct-horse-battery-staple"
     events = ({"type": "thread.started"}, {"type": "turn.failed", "error": {"message": "%s"}})
     printed = r"\n".join(map(json.dumps, events))
@@ -189,7 +183,7 @@ async def test_secrets_that_an_agent_prints_or_writes_are_kept_nowhere(tmp_path:
 
 
 async def test_files_that_cannot_be_read_are_left_out_of_the_diff(tmp_path: Path) -> None:
-    write_task(tmp_path, test=HAS_DIFF)
+    fix_task(tmp_path, test=HAS_DIFF)
     script = f"echo new > shop.py; mkfifo pipe; ln -s / everything; {show('claude-code.jsonl')}"
     write_suite(tmp_path, TASKS, providers=[agent(script)])
     ended = await ci_evals(tmp_path, "run")
@@ -197,7 +191,7 @@ async def test_files_that_cannot_be_read_are_left_out_of_the_diff(tmp_path: Path
 
 
 async def test_an_outage_of_the_model_says_nothing_about_the_agent(tmp_path: Path) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     script = f"{show('opencode-overloaded.jsonl')}; exit 1"
     write_suite(tmp_path, TASKS, providers=[agent(script, transcript="opencode")])
     ended = await ci_evals(tmp_path, "run")
@@ -211,7 +205,7 @@ async def test_an_outage_of_the_model_says_nothing_about_the_agent(tmp_path: Pat
 async def test_output_without_a_transcript_is_said_with_the_options_that_make_one(
     tmp_path: Path,
 ) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     write_suite(tmp_path, TASKS, providers=[agent("echo I fixed it.")])
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 1
@@ -224,7 +218,7 @@ async def test_output_without_a_transcript_is_said_with_the_options_that_make_on
 
 
 async def test_a_transcript_may_be_in_a_file_of_the_working_copy(tmp_path: Path) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     script = f"{show('codex.jsonl')} > out.jsonl; echo noise"
     options = {"transcript": "codex", "transcript_file": "out.jsonl"}
     expect = [{"reward": 1}, {"contains": "I removed that"}]
@@ -242,7 +236,7 @@ async def test_a_command_may_print_a_transcript_too(tmp_path: Path) -> None:
 
 
 async def test_hostile_text_of_a_transcript_acts_nowhere(tmp_path: Path) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     hostile = "::error::x\n<script>alert(1)</script>\x1b[31m](javascript:alert(1))"
     call = {"type": "tool_use", "id": "1", "name": hostile, "input": {hostile: hostile}}
     message = {"id": hostile, "model": hostile, "content": [call]}
@@ -262,7 +256,7 @@ async def test_hostile_text_of_a_transcript_acts_nowhere(tmp_path: Path) -> None
 async def test_an_agent_works_on_a_copy_of_a_repository_at_a_revision(tmp_path: Path) -> None:
     repository, first = write_repository(tmp_path)
     toml = f'[environment]\nrepository = "../../shop"\nrevision = "{first[:10]}"\n'
-    write_task(tmp_path, toml, test=HAS_DIFF)
+    fix_task(tmp_path, toml, test=HAS_DIFF)
     script = (
         "grep -q old shop.py || exit 7; git log --all --oneline >&2;"
         " mkdir cache; echo x > cache/x; echo new > shop.py; echo more > other.py;"
@@ -293,7 +287,7 @@ async def test_a_repository_by_its_address_is_checked_out_once_for_all_runs(
     git(repository, "tag", "v1")
     git(repository, "config", "uploadpack.packObjectsHook", f"{tmp_path}/hook.sh")
     toml = f'[environment]\nrepository = "file://{repository}"\nrevision = "v1"\n'
-    write_task(tmp_path, toml, test="grep -q solution shop.py && " + PASSES)
+    fix_task(tmp_path, toml, test="grep -q solution shop.py && " + PASSES)
     hook = tmp_path / "hook.sh"
     hook.write_text(f'#!/bin/sh\necho fetch >> "{tmp_path}/fetches"\nexec "$@"\n')
     hook.chmod(0o755)
@@ -317,7 +311,7 @@ async def test_a_hook_of_another_repository_keeps_its_own(tmp_path: Path) -> Non
     git(mine, "commit", "--quiet", "--message", "Begin")
     toml = f'[environment]\nrepository = "file://{repository}"\nrevision = "v1"\n'
     git(repository, "tag", "v1")
-    write_task(tmp_path, toml, test=HAS_DIFF)
+    fix_task(tmp_path, toml, test=HAS_DIFF)
     script = f"echo new > shop.py; git add .; {show('claude-code.jsonl')}"
     write_suite(tmp_path, TASKS, providers=[agent(script)])
     environ = {
@@ -337,7 +331,7 @@ async def test_a_repository_that_cannot_be_had_says_nothing_about_the_agent(
 ) -> None:
     write_repository(tmp_path)
     toml = '[environment]\nrepository = "../../shop"\nrevision = "v9"\n'
-    write_task(tmp_path, toml)
+    fix_task(tmp_path, toml)
     write_suite(tmp_path, TASKS, providers=[agent("touch /tmp/never")])
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 3, ended.out + ended.err
@@ -361,7 +355,7 @@ async def test_a_repository_that_cannot_be_had_says_nothing_about_the_agent(
 async def test_a_repository_is_checked_with_the_suite(
     tmp_path: Path, toml: str, problem: str
 ) -> None:
-    write_task(tmp_path, f"[environment]\n{toml}\n")
+    fix_task(tmp_path, f"[environment]\n{toml}\n")
     write_suite(tmp_path, TASKS, providers=[agent("true")])
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 2
@@ -389,7 +383,7 @@ async def test_a_repository_is_checked_with_the_suite(
 async def test_settings_are_checked_before_anything_is_paid(
     tmp_path: Path, changes: dict[str, Any], problem: str
 ) -> None:
-    write_task(tmp_path)
+    fix_task(tmp_path)
     write_suite(tmp_path, TASKS, providers=[agent("true", **changes)])
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 2
@@ -397,7 +391,7 @@ async def test_settings_are_checked_before_anything_is_paid(
 
 
 async def test_an_agent_that_the_setup_installs_need_not_be_there_before(tmp_path: Path) -> None:
-    write_task(tmp_path, '[environment]\nsetup_commands = ["true"]\n')
+    fix_task(tmp_path, '[environment]\nsetup_commands = ["true"]\n')
     write_suite(tmp_path, TASKS, providers=[agent("", command=["no-such-agent"])])
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 0, ended.err

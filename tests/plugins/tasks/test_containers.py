@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 from leftovers import journaled
 from processes import ci_evals, finished, start, until
-from suites import write_suite
+from suites import write_suite, write_task
 
 from ci_evals.suite.load import load_suite
 
@@ -121,15 +121,10 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         made("rmi", "--force", made.image)
 
 
-def write_task(
+def add_task(
     folder: Path, name: str = "add", environment: str = "", instruction: str = "1"
 ) -> Path:
-    task = folder / "tasks" / name
-    (task / "tests").mkdir(parents=True)
-    (task / "task.toml").write_text(f'version = "1.0"\n{environment}')
-    (task / "instruction.md").write_text(instruction)
-    (task / "tests" / "test.sh").write_text(VERIFIER)
-    return task
+    return write_task(folder, name, test=VERIFIER, instruction=instruction, toml=environment)
 
 
 def write_repository(folder: Path) -> None:
@@ -158,12 +153,12 @@ def results(folder: Path) -> dict[str, dict[str, Any]]:
 async def test_a_task_is_worked_on_and_verified_in_a_container(
     tmp_path: Path, engine: Engine
 ) -> None:
-    write_task(
+    add_task(
         tmp_path,
         "full",
         f'[environment]\ndocker_image = "{engine.image}"\nsetup_commands = ["echo a > made"]\n',
     )
-    write_task(
+    add_task(
         tmp_path, "half", f'[environment]\ndocker_image = "{engine.image}"\n', instruction="0.5"
     )
     agent = (
@@ -188,14 +183,14 @@ async def test_a_repository_is_copied_into_the_folder_that_the_image_works_in(
 ) -> None:
     write_repository(tmp_path / "shop")
     environment = f'docker_image = "{engine.image}"\nrepository = "../../shop"\n'
-    write_task(tmp_path, environment=f"[environment]\n{environment}")
+    add_task(tmp_path, environment=f"[environment]\n{environment}")
     write_config(tmp_path, engine, ["bash", "-c", "cat /work/given.txt > answer.txt"])
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0, ended.err + ended.out
 
 
 async def test_an_image_is_built_of_a_tasks_own_dockerfile(tmp_path: Path, engine: Engine) -> None:
-    task = write_task(tmp_path)
+    task = add_task(tmp_path)
     (task / "environment").mkdir()
     (task / "environment" / "Dockerfile").write_text(f"FROM {engine.image}\nCOPY data.txt /work/\n")
     (task / "environment" / "data.txt").write_text(f"the data of {engine.image}")
@@ -213,7 +208,7 @@ async def test_limits_are_taken_over(tmp_path: Path, engine: Engine) -> None:
         pytest.skip(
             "limits of a user's own containers need control groups that the system hands over"
         )
-    write_task(
+    add_task(
         tmp_path,
         environment=f'[environment]\ndocker_image = "{engine.image}"\ncpus = 0.5\nmemory_mb = 64\n',
     )
@@ -230,7 +225,7 @@ async def test_limits_are_taken_over(tmp_path: Path, engine: Engine) -> None:
 async def test_no_container_is_left_when_the_agent_takes_too_long(
     tmp_path: Path, engine: Engine
 ) -> None:
-    write_task(
+    add_task(
         tmp_path,
         environment=f'[environment]\ndocker_image = "{engine.image}"\n[agent]\ntimeout_sec = 1\n',
     )
@@ -245,7 +240,7 @@ async def test_no_container_is_left_after_ctrl_c(
     tmp_path: Path, engine: Engine, signals: int
 ) -> None:
     for name in ("a", "b"):
-        write_task(tmp_path, name, f'[environment]\ndocker_image = "{engine.image}"\n')
+        add_task(tmp_path, name, f'[environment]\ndocker_image = "{engine.image}"\n')
     write_config(tmp_path, engine, ["sleep", "600"])
     process = await start(tmp_path, "run")
     await until(lambda: len(engine.containers) == 2)
@@ -258,9 +253,7 @@ async def test_no_container_is_left_after_ctrl_c(
 async def test_an_image_that_cannot_be_had_says_nothing_of_the_agent(
     tmp_path: Path, engine: Engine
 ) -> None:
-    write_task(
-        tmp_path, environment='[environment]\ndocker_image = "localhost:9/ci-evals/none:1"\n'
-    )
+    add_task(tmp_path, environment='[environment]\ndocker_image = "localhost:9/ci-evals/none:1"\n')
     write_config(tmp_path, engine, ["cat"])
     assert (await ci_evals(tmp_path, "run")).code == 3
     error = results(tmp_path)["add"]["error"]

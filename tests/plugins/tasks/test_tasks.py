@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 from processes import finished, start, until
-from suites import write_suite
+from suites import run_in_process, write_suite, write_task
 
-from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.model.case import CaseOverrides
 from ci_evals.model.report import SuiteReport
@@ -27,6 +26,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="commands and verifiers are shell scripts"
 )
 
+TASKS = {"tasks": "tasks/**/task.toml"}
 VERIFIER = 'cat answer.txt > "$LOGS_DIR/verifier/reward.txt"\n'
 AGENT = ["sh", "-c", "cat > answer.txt; echo done"]
 OWN_SANDBOX = """\
@@ -43,33 +43,24 @@ async def make(task):
 """
 
 
-def write_task(
+def add_task(
     folder: Path, name: str = "add", toml: str = "", instruction: str = "1", test: str = VERIFIER
 ) -> Path:
-    task = folder / "tasks" / name
-    (task / "tests").mkdir(parents=True)
-    (task / "task.toml").write_text(f'version = "1.0"\n{toml}')
-    (task / "instruction.md").write_text(instruction)
-    (task / "tests" / "test.sh").write_text(test)
-    return task
+    return write_task(folder, name, test=test, instruction=instruction, toml=toml)
 
 
 def provider(**changes: Any) -> dict[str, Any]:
     return {"name": "agent", "type": "task", "command": AGENT, **changes}
 
 
-async def run(folder: Path, *, out: bool = True, runs: int = 1, **changes: Any) -> SuiteReport:
-    config = write_suite(
-        folder, {"tasks": "tasks/**/task.toml"}, providers=[provider(**changes)], runs=runs
-    )
-    files = folder / "out" if out else None
-    return await execute(
-        Invocation(suite=load_suite(config, {}), journal=folder / "out" / JOURNAL, files=files)
-    )
+async def work(folder: Path, *, out: bool = True, runs: int = 1, **changes: Any) -> SuiteReport:
+    order = {"files": folder / "out"} if out else {}
+    providers = [provider(**changes)]
+    return await run_in_process(folder, TASKS, order=order, providers=providers, runs=runs)
 
 
 async def one(folder: Path, **changes: Any) -> Result:
-    (result,) = (await run(folder, **changes)).runs
+    (result,) = (await work(folder, **changes)).runs
     return result
 
 
@@ -79,9 +70,9 @@ def error_of(result: Result) -> tuple[str, str, str]:
 
 
 async def test_the_reward_is_the_score_and_a_full_one_passes(tmp_path: Path) -> None:
-    write_task(tmp_path, "full")
-    write_task(tmp_path, "half", instruction="0.5")
-    report = await run(tmp_path)
+    add_task(tmp_path, "full")
+    add_task(tmp_path, "half", instruction="0.5")
+    report = await work(tmp_path)
     assert [(each.case, each.status, each.score) for each in report.runs] == [
         ("full", "passed", 1.0),
         ("half", "failed", 0.5),
@@ -90,7 +81,7 @@ async def test_the_reward_is_the_score_and_a_full_one_passes(tmp_path: Path) -> 
 
 
 async def test_the_agent_works_in_a_fresh_copy_without_the_tests(tmp_path: Path) -> None:
-    task = write_task(tmp_path)
+    task = add_task(tmp_path)
     (task / "environment").mkdir()
     (task / "environment" / "data.txt").write_text("data")
     command = [
@@ -98,7 +89,7 @@ async def test_the_agent_works_in_a_fresh_copy_without_the_tests(tmp_path: Path)
         "-c",
         'ls; ls "$TESTS_DIR" 2>/dev/null; echo more >> data.txt; cat data.txt; echo 1 > answer.txt',
     ]
-    report = await run(tmp_path, command=command, runs=2)
+    report = await work(tmp_path, command=command, runs=2)
     assert [each.response and each.response.output for each in report.runs] == [
         "data.txt\ndatamore"
     ] * 2
@@ -118,7 +109,7 @@ async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_af
         f"mkfifo answers; setsid sh -c 'exec > {tmp_path}/alive; echo 0.5 > answers; "
         "sleep 600' 2> /dev/null &"
     )
-    write_task(tmp_path, toml=f'[environment]\nsetup_commands = ["{serve}"]\n')
+    add_task(tmp_path, toml=f'[environment]\nsetup_commands = ["{serve}"]\n')
     result = await one(tmp_path, command=["sh", "-c", "cat answers > answer.txt"])
     assert result.score == 0.5, result.error
     os.set_blocking(reading, True)
@@ -129,25 +120,25 @@ async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_af
 async def test_a_results_folder_that_takes_no_files_ends_the_run_and_fails_nobody(
     tmp_path: Path,
 ) -> None:
-    write_task(tmp_path)
+    add_task(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "tasks").write_text("in the way")
     with pytest.raises(StorageError, match="cannot be written"):
-        await run(tmp_path)
+        await work(tmp_path)
 
 
 async def test_a_folder_that_cannot_be_made_for_a_task_says_nothing_about_the_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    write_task(tmp_path)
+    add_task(tmp_path)
     status, kind, message = error_of(await one(tmp_path))
     assert (status, kind) == ("errored", "environment")
     assert "no folder could be made for the task" in message
 
 
 async def test_setup_commands_run_first_and_arguments_are_templates(tmp_path: Path) -> None:
-    write_task(tmp_path, toml='[environment]\nsetup_commands = ["echo 0.25 > prepared"]\n')
+    add_task(tmp_path, toml='[environment]\nsetup_commands = ["echo 0.25 > prepared"]\n')
     command = ["sh", "-c", "cp prepared answer.txt; echo $0", "{{ case.id }} {{ input }} {{ run }}"]
     result = await one(tmp_path, command=command)
     assert result.response is not None
@@ -157,7 +148,7 @@ async def test_setup_commands_run_first_and_arguments_are_templates(tmp_path: Pa
 async def test_the_model_of_the_templates_is_the_providers_unless_a_case_overrides_it(
     tmp_path: Path,
 ) -> None:
-    write_task(tmp_path)
+    add_task(tmp_path)
     command = [
         "sh",
         "-c",
@@ -180,7 +171,7 @@ async def test_the_model_of_the_templates_is_the_providers_unless_a_case_overrid
 
 
 def test_a_command_that_names_a_model_needs_one(tmp_path: Path) -> None:
-    write_task(tmp_path)
+    add_task(tmp_path)
     agent = provider(command=["sh", "--model", "{{ model }}"])
     config = write_suite(tmp_path, {"tasks": "tasks/*/task.toml"}, providers=[agent])
     with pytest.raises(ConfigError, match=r"providers.0.: command: .* `model` is not set: set it"):
@@ -196,9 +187,9 @@ async def test_nothing_of_a_working_copy_is_left_and_what_is_kept_lies_in_the_re
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    write_task(tmp_path)
-    await run(tmp_path)
-    await run(tmp_path, out=False)
+    add_task(tmp_path)
+    await work(tmp_path)
+    await work(tmp_path, out=False)
     assert not list(scratch.iterdir())
     kept = tmp_path / "out" / "tasks" / "add" / "agent" / "run-1"
     files = sorted(path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file())
@@ -212,7 +203,7 @@ async def test_nothing_of_a_working_copy_is_left_and_what_is_kept_lies_in_the_re
 
 
 async def test_an_agent_that_breaks_or_takes_too_long_fails(tmp_path: Path) -> None:
-    write_task(tmp_path, toml="[agent]\ntimeout_sec = 0.2\n")
+    add_task(tmp_path, toml="[agent]\ntimeout_sec = 0.2\n")
     crashed = await one(tmp_path, command=["sh", "-c", "echo oh no >&2; exit 3"])
     assert error_of(crashed) == ("failed", "crash", "the agent ended with exit status 3: oh no")
     slow = await one(tmp_path, command=["sleep", "60"])
@@ -226,19 +217,19 @@ async def test_an_agent_that_breaks_or_takes_too_long_fails(tmp_path: Path) -> N
 async def test_a_verifier_without_a_usable_reward_leaves_the_run_without_a_verdict(
     tmp_path: Path, test: str
 ) -> None:
-    write_task(tmp_path, test=test)
+    add_task(tmp_path, test=test)
     assert error_of(await one(tmp_path))[:2] == ("errored", "environment")
 
 
 async def test_a_reward_may_come_as_json(tmp_path: Path) -> None:
-    write_task(tmp_path, test='echo \'{"reward": 0.75}\' > "$LOGS_DIR/verifier/reward.json"\n')
+    add_task(tmp_path, test='echo \'{"reward": 0.75}\' > "$LOGS_DIR/verifier/reward.json"\n')
     assert (await one(tmp_path)).score == 0.75
 
 
 async def test_a_sandbox_of_the_users_own_is_asked_for_each_run(tmp_path: Path) -> None:
     (tmp_path / "own_sandbox.py").write_text(OWN_SANDBOX)
-    write_task(tmp_path)
-    assert (await run(tmp_path, sandbox="own_sandbox:make", runs=3)).passed == 3
+    add_task(tmp_path)
+    assert (await work(tmp_path, sandbox="own_sandbox:make", runs=3)).passed == 3
     assert sys.modules["own_sandbox"].seen == ["add"] * 3
 
 
@@ -278,7 +269,7 @@ async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(
         '[environment]\ndocker_image = "python:3.12"\ncpus = 2\n'
         'memory_mb = 512\nsetup_commands = ["echo hi"]\n'
     )
-    write_task(tmp_path, toml=toml)
+    add_task(tmp_path, toml=toml)
     result = await one(tmp_path, env={"A_SECRET": "s3cret"})
     assert (result.status, result.score) == ("passed", 1.0), result.error
     called = commands(docker)
@@ -310,7 +301,7 @@ async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(
 async def test_the_container_goes_when_the_agent_takes_too_long(
     tmp_path: Path, docker: Path
 ) -> None:
-    write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n[agent]\ntimeout_sec = 1\n')
+    add_task(tmp_path, toml='[environment]\ndocker_image = "x"\n[agent]\ntimeout_sec = 1\n')
     assert error_of(await one(tmp_path, command=["sleep", "60"]))[1] == "timeout"
     assert left_in(docker) == ["commands.jsonl"]
 
@@ -321,7 +312,7 @@ async def test_containers_go_when_the_run_is_ended(
 ) -> None:
     """The engine is too busy to remove them in order, and the second signal comes."""
     for name in ("a", "b"):
-        write_task(tmp_path, name, toml='[environment]\ndocker_image = "x"\n')
+        add_task(tmp_path, name, toml='[environment]\ndocker_image = "x"\n')
     agent = ["sh", "-c", f"touch {tmp_path}/$$.started; sleep 60"]
     write_suite(tmp_path, {"tasks": "tasks/**/task.toml"}, providers=[provider(command=agent)])
     process = await start(tmp_path, "run")
@@ -341,10 +332,10 @@ async def test_containers_go_when_the_run_is_ended(
 
 
 async def test_an_image_of_the_tasks_own_is_built_once(tmp_path: Path, docker: Path) -> None:
-    task = write_task(tmp_path)
+    task = add_task(tmp_path)
     (task / "environment").mkdir()
     (task / "environment" / "Dockerfile").write_text("FROM scratch\n")
-    assert (await run(tmp_path, runs=3)).passed == 3
+    assert (await work(tmp_path, runs=3)).passed == 3
     (build,) = [command for command in commands(docker) if command[0] == "build"]
     assert build[-1] == str(task / "environment")
     assert sum(build[3] in command for command in commands(docker) if command[0] == "run") == 3
@@ -352,7 +343,7 @@ async def test_an_image_of_the_tasks_own_is_built_once(tmp_path: Path, docker: P
 
 async def test_without_an_engine_it_is_said_what_to_do(tmp_path: Path, docker: Path) -> None:
     (docker / "no-engine").touch()
-    write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n')
+    add_task(tmp_path, toml='[environment]\ndocker_image = "x"\n')
     status, kind, message = error_of(await one(tmp_path, sandbox="docker"))
     assert (status, kind) == ("errored", "environment")
     assert message == (
@@ -371,7 +362,7 @@ async def test_without_docker_it_is_said_too(
     for name in ("sh", "cat"):
         (nothing / name).symlink_to(str(shutil.which(name)))
     monkeypatch.setenv("PATH", str(nothing))
-    write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n')
+    add_task(tmp_path, toml='[environment]\ndocker_image = "x"\n')
     lacks = (
         "there is no `docker` on the PATH, and there is no `podman` on the PATH: start an engine"
     )
@@ -392,7 +383,7 @@ def problems(folder: Path, cases: Any = TASKS, **settings: Any) -> str:
 
 
 def test_what_is_missing_or_wrong_in_a_task_is_told(tmp_path: Path) -> None:
-    task = write_task(tmp_path, toml="[agent]\ntimeout_sec = -1\n")
+    task = add_task(tmp_path, toml="[agent]\ntimeout_sec = -1\n")
     assert "tasks/add/task.toml:3: agent.timeout_sec: expected a number > 0, got -1" in problems(
         tmp_path
     )
@@ -412,7 +403,7 @@ def test_a_pattern_that_matches_nothing_is_a_problem(tmp_path: Path) -> None:
 def test_a_provider_that_cannot_work_on_tasks_is_a_problem_and_so_is_a_case_that_is_none(
     tmp_path: Path,
 ) -> None:
-    write_task(tmp_path)
+    add_task(tmp_path)
     echo = {"name": "echo", "type": "mock"}
     assert "case 'add': is a task, which echo cannot work on" in problems(
         tmp_path, providers=[echo]
@@ -424,7 +415,7 @@ def test_a_provider_that_cannot_work_on_tasks_is_a_problem_and_so_is_a_case_that
 
 
 def test_tasks_and_a_bar_for_their_reward_stand_beside_each_other(tmp_path: Path) -> None:
-    write_task(tmp_path / "x", "deep/down")
+    add_task(tmp_path / "x", "deep/down")
     config = write_suite(
         tmp_path,
         [{"tasks": "x/tasks/**/task.toml"}],
@@ -437,7 +428,7 @@ def test_tasks_and_a_bar_for_their_reward_stand_beside_each_other(tmp_path: Path
 
 
 def test_what_is_wrong_with_the_command_or_the_sandbox_is_told(tmp_path: Path) -> None:
-    write_task(tmp_path)
+    add_task(tmp_path)
     text = problems(tmp_path, providers=[provider(command=["x", "{{ input"], sandbox="dokcer")])
     assert "command: '{{ input' is not a valid template" in text
     assert "sandbox: expected module:function, or one of auto, folder, docker, podman" in text

@@ -12,7 +12,7 @@ from factories import report_of, result_of
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
-from suites import ECHO, write_suite
+from suites import ECHO, run_in_process, write_suite
 
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import JOURNAL, read_results
@@ -24,7 +24,7 @@ from ci_evals.model.result import Result, RunError, decode_result, encode_result
 from ci_evals.plugins.pairwise.pairs import read_answers
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
-from ci_evals.session import Invocation, Watcher, execute
+from ci_evals.session import Watcher
 from ci_evals.suite.load import load_suite
 
 Edit = Callable[[Result], Result]
@@ -44,15 +44,14 @@ async def run(
     **order: Any,
 ) -> SuiteReport:
     """Run a suite in `folder`; `asked` collects the cases that were run in this invocation."""
-    suite = load_suite(write_suite(folder, cases, **(settings or {})), {})
 
     class Listener(Watcher):
         def note_result(self, result: Result) -> None:
             if asked is not None:
                 asked.append(result.case)
 
-    return await execute(
-        Invocation(suite=suite, journal=folder / out / JOURNAL, **order), watcher=Listener()
+    return await run_in_process(
+        folder, cases, out=out, order=order, watcher=Listener(), **(settings or {})
     )
 
 

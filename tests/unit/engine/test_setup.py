@@ -6,26 +6,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fakes.http_server import Scripted, serving
-from suites import chat, write_suite
+from suites import chat, run_in_process
 
-from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.resources import open_resources
 from ci_evals.engine.setup import open_provider
 from ci_evals.model.case import Case, CaseOverrides
-from ci_evals.model.report import SuiteReport
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response, Usage
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.pricing import pricer
-from ci_evals.session import Invocation, execute
-from ci_evals.suite.load import load_suite
 
 CASE = {"id": "a", "input": "a", "expect": [{"not_empty": True}]}
-
-
-async def run(folder: Path, cases: list[dict[str, Any]], **settings: Any) -> SuiteReport:
-    suite = load_suite(write_suite(folder, cases, **settings), {})
-    return await execute(Invocation(suite=suite, journal=folder / "out" / JOURNAL))
 
 
 async def test_a_model_api_is_called_with_the_cases_own_model_and_params(tmp_path: Path) -> None:
@@ -41,7 +32,7 @@ async def test_a_model_api_is_called_with_the_cases_own_model_and_params(tmp_pat
     async with serving() as server:
         server.answers(Scripted({"choices": [{"message": {"content": "yes"}}]}))
         provider = chat(server.url, model="small", params={"temperature": 0, "top_p": 0.5})
-        report = await run(tmp_path, cases, providers=[provider])
+        report = await run_in_process(tmp_path, cases, providers=[provider])
         sent = {
             body["messages"][0]["content"]: body for body in (seen.json for seen in server.seen)
         }
@@ -64,7 +55,7 @@ async def test_a_program_and_a_service_are_told_of_them(tmp_path: Path) -> None:
     async with serving() as server:
         server.answers(Scripted({"answer": "yes"}))
         body = {"model": "{{ case.overrides.model }}", "params": "{{ case.overrides.params }}"}
-        report = await run(
+        report = await run_in_process(
             tmp_path, [case], providers=[echo, {"type": "http", "url": server.url, "body": body}]
         )
         (seen,) = server.seen
@@ -76,7 +67,7 @@ async def test_a_program_and_a_service_are_told_of_them(tmp_path: Path) -> None:
 
 async def test_the_time_that_a_case_may_take_is_its_own(tmp_path: Path) -> None:
     slow = {"type": "mock", "latency_s": 30}
-    report = await run(
+    report = await run_in_process(
         tmp_path, [{**CASE, "overrides": {"timeout_s": 0.01}}], providers=[slow], retries=0
     )
     (result,) = report.runs

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from fakes.chat import ChatServer, chatting
 from projects import Project
-from suites import chat, write_suite
+from suites import chat, run_in_process, write_suite
 
 from ci_evals.engine.journal import JOURNAL, keep_file
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Content
 from ci_evals.model.result import Result
-from ci_evals.session import Invocation, execute
 from ci_evals.suite.load import load_suite
 
 STAGES = """\
@@ -59,20 +58,18 @@ def module(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def run(
-    folder: Path, providers: list[dict[str, Any]], *, keep: bool = True, **case: Any
+async def ask(
+    folder: Path, providers: list[dict[str, Any]], *, keep: bool = True, runs: int = 1, **case: Any
 ) -> SuiteReport:
-    config = write_suite(folder, [{**CASE, **case}], providers=providers, runs=case.pop("runs", 1))
-    files = folder / "out" if keep else None
-    return await execute(
-        Invocation(suite=load_suite(config, {}), journal=folder / "out" / JOURNAL, files=files)
-    )
+    order = {"files": folder / "out"} if keep else {}
+    cases = [{**CASE, **case}]
+    return await run_in_process(folder, cases, order=order, providers=providers, runs=runs)
 
 
 async def one(
     folder: Path, provider: dict[str, Any], *others: dict[str, Any], **case: Any
 ) -> Result:
-    result, *_ = (await run(folder, [provider, *others], **case)).runs
+    result, *_ = (await ask(folder, [provider, *others], **case)).runs
     return result
 
 
@@ -138,22 +135,22 @@ async def test_what_a_stage_made_of_some_content_is_made_once(
         "cache": cache,
     }
     for _ in range(2):
-        assert (await run(tmp_path, [provider], runs=3)).passed == 3
+        assert (await ask(tmp_path, [provider], runs=3)).passed == 3
     assert len(calls(module)) == times
 
 
 async def test_another_text_of_the_module_is_another_stage(tmp_path: Path, module: str) -> None:
     provider = {"type": "mock", "default": "x", "before": [f"{module}:speak", f"{module}:hear"]}
-    await run(tmp_path, [provider])
+    await ask(tmp_path, [provider])
     with (tmp_path / f"{module}.py").open("a") as file:
         file.write("# changed\n")
-    await run(tmp_path, [provider])
+    await ask(tmp_path, [provider])
     assert len(calls(module)) == 2
 
 
 async def test_without_a_results_folder_nothing_is_kept(tmp_path: Path, module: str) -> None:
     provider = {"type": "mock", "default": "x", "after": [f"{module}:speak"]}
-    (result,) = (await run(tmp_path, [provider], keep=False)).runs
+    (result,) = (await ask(tmp_path, [provider], keep=False)).runs
     assert result.response is not None
     assert [(file.path, file.size, file.data) for file in result.response.files] == [(None, 1, b"")]
     assert [path.name for path in (tmp_path / "out").iterdir()] == [JOURNAL]
