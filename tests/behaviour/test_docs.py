@@ -15,6 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from processes import python
+from projects import schema
 
 from ci_evals import errors
 from ci_evals.cli.main import group
@@ -28,7 +29,6 @@ from ci_evals.providers.model_api import ModelOptions
 from ci_evals.registry import COMMANDS, TRANSCRIPTS, Registry
 from ci_evals.release import ACTION
 from ci_evals.suite.load import load_suite
-from ci_evals.suite.schema import suite_schema
 from ci_evals.suite.yaml import parse
 
 ROOT = Path(__file__).parents[2]
@@ -149,16 +149,14 @@ def options(command: click.Command) -> list[click.Option]:
 
 @pytest.mark.parametrize(("title", "definition"), SECTIONS.items())
 def test_every_key_of_the_schema_is_documented_and_no_other(title: str, definition: str) -> None:
-    schema = suite_schema()
-    properties = (schema["$defs"][definition] if definition else schema)["properties"]
+    made = schema()["$defs"][definition] if definition else schema()
+    properties = made["properties"]
     assert sorted(keys(section("docs/configuration.md", title))) == sorted(properties)
 
 
 def test_every_definition_of_the_schema_has_a_section() -> None:
     elsewhere = {"Provider", "Prompt", "Expectation", "ToolCall", "Executor", "executor.Local"}
-    own = {
-        name for name in suite_schema()["$defs"] if not name.startswith(("provider.", "grader."))
-    }
+    own = {name for name in schema()["$defs"] if not name.startswith(("provider.", "grader."))}
     assert own - elsewhere == set(SECTIONS.values()) - {""}
 
 
@@ -168,7 +166,7 @@ def test_the_parts_of_a_tool_call_are_documented() -> None:
         for row in rows(section("docs/configuration.md", "Messages"))
         if "`tool_calls`" in row[0]
     )
-    assert set(suite_schema()["$defs"]["ToolCall"]["properties"]) <= set(CODE.findall(row[-1]))
+    assert set(schema()["$defs"]["ToolCall"]["properties"]) <= set(CODE.findall(row[-1]))
 
 
 # Providers and graders.
@@ -178,13 +176,13 @@ def test_the_settings_of_every_provider_are_documented_and_no_other() -> None:
     assert sorted(keys(section("docs/providers.md", "Every provider"))) == sorted(
         names(ProviderOptions)
     )
-    price = suite_schema()["$defs"]["provider.Price"]["properties"]
+    price = schema()["$defs"]["provider.Price"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Price"))) == sorted(price)
-    service = suite_schema()["$defs"]["provider.Serve"]["properties"]
+    service = schema()["$defs"]["provider.Serve"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Services"))) == sorted(service)
-    stream = suite_schema()["$defs"]["provider.Stream"]["properties"]
+    stream = schema()["$defs"]["provider.Stream"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Streamed answers"))) == sorted(stream)
-    token = suite_schema()["$defs"]["provider.TokenCommand"]["properties"]
+    token = schema()["$defs"]["provider.TokenCommand"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Tokens"))) == sorted(token)
 
 
@@ -439,7 +437,7 @@ def test_every_suite_in_the_docs_loads(block: Block, project: Path) -> None:
 
 def parts(*, of_a_suite: bool) -> list[Block]:
     """Blocks of YAML without `providers`: parts of a suite, or others, such as a workflow."""
-    known = suite_schema()["properties"]
+    known = schema()["properties"]
     return [
         block
         for block in blocks("yaml")

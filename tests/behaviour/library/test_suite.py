@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from projects import schema
 
 import ci_evals
 from ci_evals import (
@@ -41,7 +42,6 @@ from ci_evals import (
 from ci_evals.graders import GRADERS, Contains, ContainsAll, Equals, Latency, LlmJudge
 from ci_evals.model.case import UserTurn
 from ci_evals.providers import PROVIDERS, Mock, OpenAI
-from ci_evals.suite.schema import suite_schema
 
 
 def echo(question: str) -> str:
@@ -133,7 +133,7 @@ def test_every_grader_and_provider_is_public() -> None:
 
 def test_a_suite_takes_every_key_of_a_file() -> None:
     arguments = inspect.signature(Suite).parameters.keys() - {"folder", "file", "line"}
-    assert arguments == suite_schema()["properties"].keys()
+    assert arguments == schema()["properties"].keys()
 
 
 async def test_variants_and_formats_are_those_of_a_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import comments
 import pages
@@ -152,7 +153,7 @@ def test_a_link_that_is_none_is_text(url: str) -> None:
     st.sampled_from(["many-regressions", "regression", "errored-provider", "hostile"]),
 )
 def test_in_any_room_nothing_is_broken(max_bytes: int, name: str) -> None:
-    text = _MADE[name].render(max_bytes)
+    text = document_of(name).render(max_bytes)
     assert len(text.encode()) <= max_bytes
     outside = FENCED.sub("FENCE", text)
     assert "```" not in outside
@@ -229,6 +230,13 @@ def _least_room(made: Document, part: str) -> int:
     return next(size for size in range(300, 10_000, 20) if part in made.render(size))
 
 
+@cache
+def document_of(name: str) -> Document:
+    if name == "hostile":
+        return comment_document(_written_by("".join(ATTACKS[:12])), comments.LINKS)
+    return comment_document(SITUATIONS[name]())
+
+
 def _written_by(text: str) -> Summary:
     """A report with `text` everywhere: names, answers, reasons, the baseline's name, errors."""
 
@@ -272,13 +280,6 @@ def test_the_reason_why_there_is_no_baseline_is_only_text() -> None:
     page = shown(text_of(summary))
     assert "No baseline: @\u200boctocat has it" in page.html
     assert page.references == ()
-
-
-_MADE = {
-    name: comment_document(SITUATIONS[name]())
-    for name in ("many-regressions", "regression", "errored-provider")
-}
-_MADE["hostile"] = comment_document(_written_by("".join(ATTACKS[:12])), comments.LINKS)
 
 
 def test_a_case_is_linked_to_its_line_at_the_commit_unless_its_file_lies_elsewhere() -> None:

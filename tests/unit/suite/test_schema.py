@@ -1,5 +1,6 @@
 import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -7,38 +8,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from projects import CASE, Project
+from projects import CASE, Project, schema
 
 from ci_evals.errors import ConfigError
 from ci_evals.graders import GRADERS
 from ci_evals.providers import PROVIDERS
-from ci_evals.suite.schema import suite_schema, suite_schema_text
+from ci_evals.suite.schema import suite_schema_text
 from ci_evals.suite.yaml import parse
 
 ROOT = Path(__file__).parents[3]
-VALIDATOR = Draft202012Validator(suite_schema())
+schema_text = cache(suite_schema_text)
 MINIMAL = {"providers": [{"type": "mock"}], "cases": [CASE]}
 
 
+@cache
+def validator() -> Draft202012Validator:
+    return Draft202012Validator(schema())
+
+
 def accepts(config: object) -> bool:
-    return VALIDATOR.is_valid(config)
+    return validator().is_valid(config)
 
 
 def test_the_schema_is_valid_json_schema() -> None:
-    schema = json.loads(suite_schema_text())
-    Draft202012Validator.check_schema(schema)
-    assert schema["$defs"].keys() == suite_schema()["$defs"].keys()
+    written = json.loads(schema_text())
+    Draft202012Validator.check_schema(written)
+    assert written["$defs"].keys() == schema()["$defs"].keys()
 
 
 def test_every_reference_leads_somewhere() -> None:
-    text = suite_schema_text()
+    text = schema_text()
     definitions = json.loads(text)["$defs"]
     names = {part.split('"')[0] for part in text.split('"#/$defs/')[1:]}
     assert names <= definitions.keys()
 
 
 def test_every_provider_and_grader_is_in_it() -> None:
-    definitions = suite_schema()["$defs"]
+    definitions = schema()["$defs"]
     graders = definitions["Expectation"]["properties"]
     assert graders.keys() == {*GRADERS, *(f"not_{name}" for name in GRADERS)}
     assert len(definitions["Provider"]["anyOf"]) == len(PROVIDERS)
@@ -54,7 +60,7 @@ SUITES = sorted(
 @pytest.mark.parametrize("path", SUITES)
 def test_our_own_suites_are_accepted(path: str) -> None:
     config, _, _ = parse((ROOT / path).read_text("utf-8"), path)
-    assert [error.message for error in VALIDATOR.iter_errors(config)] == []
+    assert [error.message for error in validator().iter_errors(config)] == []
 
 
 @pytest.mark.parametrize(
@@ -269,7 +275,7 @@ def test_what_the_loader_accepts_the_schema_accepts_too(project: Project) -> Non
         else:
             seen[True] += 1
             assert [
-                f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(config)
+                f"{error.json_path}: {error.message}" for error in validator().iter_errors(config)
             ] == []
 
     check()
