@@ -1,8 +1,10 @@
 """A browser, and pages to open in it."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import cache
 from pathlib import Path
 
+import pages
 import pytest
 from browser import Tab, browsing
 from rendered import html_of
@@ -15,6 +17,20 @@ async def tab() -> AsyncIterator[Tab]:
     async with browsing() as opened:
         await opened.resize(1200, 900)
         yield opened
+
+
+@pytest.fixture(scope="session")
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Return the URL of the page of a situation, which is written once."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    @cache
+    def url_of(name: str) -> str:
+        path = folder / f"{name}.html"
+        path.write_text(html_of(pages.SITUATIONS[name]()), "utf-8")
+        return path.as_uri()
+
+    return url_of
 
 
 @pytest.fixture

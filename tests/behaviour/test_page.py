@@ -98,7 +98,15 @@ async def open_all(tab: Tab, cases: int = 1000) -> None:
         await tab.until("true")  # the next frame: what is unfolded has its elements by then
 
 
-@pytest.mark.parametrize("name", pages.SITUATIONS)
+LARGE = {"many-failures", "many-variants"}
+"""Situations of hundreds of cases, or of thousands of runs."""
+EVERY_SITUATION = [
+    pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name
+    for name in pages.SITUATIONS
+]
+
+
+@pytest.mark.parametrize("name", EVERY_SITUATION)
 async def test_what_unfolds_is_what_is_read_without_scripts(
     name: str, tab: Tab, page: Callable[[Summary], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,9 +143,9 @@ async def test_the_cases_that_the_page_opens_have_their_details(
 
 
 async def test_search_looks_into_answers_and_filters_add_up(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     assert await tab.evaluate("document.querySelector('output').value") == "40 cases"
     await tab.press("/")
     await tab.type("Store credit")
@@ -166,9 +174,9 @@ async def test_search_looks_into_answers_and_filters_add_up(
 
 
 async def test_the_order_can_be_another_one_and_is_restored(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     await tab.evaluate(OPEN_GROUPS)
     await tab.until(f"{SHOWN}.length === 40")
     usual = await tab.evaluate(SHOWN)
@@ -184,9 +192,9 @@ async def test_the_order_can_be_another_one_and_is_restored(
 
 
 async def test_a_choice_and_a_case_are_found_again_by_their_url(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    url = page(pages.support_bot())
+    url = page_of("support-bot")
     await tab.open(f"{url}#case=faq-7&on=claude-haiku&run=2")
     seen = """(() => {
         const run = document.getElementById('case=faq-7&on=claude-haiku&run=2')?.closest('.run');
@@ -203,9 +211,9 @@ async def test_a_choice_and_a_case_are_found_again_by_their_url(
 
 
 async def test_a_click_on_a_field_opens_the_cell_and_back_leads_back(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     await tab.evaluate(OPEN_GROUPS)
     await tab.until("document.getElementById('case=faq-7') !== null")
     await tab.evaluate(
@@ -223,8 +231,8 @@ async def test_a_click_on_a_field_opens_the_cell_and_back_leads_back(
     )
 
 
-async def test_everything_can_be_reached_by_keys(tab: Tab, page: Callable[[Summary], str]) -> None:
-    await tab.open(page(pages.support_bot()))
+async def test_everything_can_be_reached_by_keys(tab: Tab, page_of: Callable[[str], str]) -> None:
+    await tab.open(page_of("support-bot"))
     focused = "document.activeElement.closest('.case')?.id"
     for key, case in (("j", "lost-package"), ("j", "refund-full"), ("k", "lost-package")):
         await tab.press(key)
@@ -238,8 +246,8 @@ async def test_everything_can_be_reached_by_keys(tab: Tab, page: Callable[[Summa
     assert await tab.evaluate("document.activeElement.matches('summary, button')")
 
 
-async def test_a_cell_can_be_copied(tab: Tab, page: Callable[[Summary], str]) -> None:
-    await tab.open(page(pages.support_bot()))
+async def test_a_cell_can_be_copied(tab: Tab, page_of: Callable[[str], str]) -> None:
+    await tab.open(page_of("support-bot"))
     await tab.evaluate(
         "navigator.clipboard.writeText ="
         " (text) => { window.copied = text; return Promise.resolve(); }"
@@ -261,9 +269,9 @@ async def test_a_cell_can_be_copied(tab: Tab, page: Callable[[Summary], str]) ->
 
 
 async def test_links_of_a_case_a_cell_and_a_run_can_be_copied(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    url = page(pages.support_bot())
+    url = page_of("support-bot")
     await tab.open(f"{url}#q=lost")
     await tab.evaluate(
         "navigator.clipboard.writeText ="
@@ -283,10 +291,10 @@ async def test_links_of_a_case_a_cell_and_a_run_can_be_copied(
 
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_what_a_link_leads_to_has_its_cases_name_in_sight(
-    width: int, tab: Tab, page: Callable[[Summary], str]
+    width: int, tab: Tab, page_of: Callable[[str], str]
 ) -> None:
     await tab.resize(width, 844)
-    url = page(pages.support_bot())
+    url = page_of("support-bot")
     for address in (
         "case=faq-7",
         "case=faq-7&on=claude-haiku",
@@ -305,8 +313,8 @@ async def test_what_a_link_leads_to_has_its_cases_name_in_sight(
         await tab.until(seen)
 
 
-async def test_the_keys_are_listed(tab: Tab, page: Callable[[Summary], str]) -> None:
-    await tab.open(page(pages.support_bot()))
+async def test_the_keys_are_listed(tab: Tab, page_of: Callable[[str], str]) -> None:
+    await tab.open(page_of("support-bot"))
     await tab.press("?")
     assert await tab.evaluate("document.querySelector('dialog').open")
     assert "next and previous case" in await tab.evaluate(
@@ -321,10 +329,10 @@ async def test_the_keys_are_listed(tab: Tab, page: Callable[[Summary], str]) -> 
 
 
 async def test_the_tools_and_the_names_of_columns_stay_in_sight_in_one_row(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
     await tab.resize(1280, 900)
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     fields = "[...document.querySelectorAll('.tools input, .tools select')]"
     middles = f"""{fields}.map((each) => {{
         const box = each.getBoundingClientRect();
@@ -339,10 +347,10 @@ async def test_the_tools_and_the_names_of_columns_stay_in_sight_in_one_row(
 
 @pytest.mark.parametrize("width", [800, 1100, 1280])
 async def test_no_choice_of_the_tools_is_cut(
-    tab: Tab, page: Callable[[Summary], str], width: int
+    tab: Tab, page_of: Callable[[str], str], width: int
 ) -> None:
     await tab.resize(width, 900)
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     cut = """[...document.querySelectorAll('.tools label:not([hidden]) > select')]
         .filter((each) => {
             const alone = document.createElement('select');
@@ -357,10 +365,10 @@ async def test_no_choice_of_the_tools_is_cut(
 
 @pytest.mark.parametrize(("width", "unfolded"), [(390, False), (1280, True)])
 async def test_prompts_and_providers_are_folded_on_a_phone(
-    tab: Tab, page: Callable[[Summary], str], width: int, unfolded: bool
+    tab: Tab, page_of: Callable[[str], str], width: int, unfolded: bool
 ) -> None:
     await tab.resize(width, 844)
-    await tab.open(page(pages.policy_change()))
+    await tab.open(page_of("policy-change"))
     for by in ("prompt", "provider"):
         fold = f"document.getElementById('by-{by}').closest('details').open"
         assert await tab.evaluate(fold) is unfolded
@@ -369,9 +377,9 @@ async def test_prompts_and_providers_are_folded_on_a_phone(
 
 
 async def test_a_field_of_a_row_opens_its_cell_by_key(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     for key in ("j", "Enter", "Tab", "Tab"):
         await tab.press(key)
     assert await tab.evaluate("document.activeElement.matches('.chip[data-v=\"1\"]')")
@@ -417,9 +425,9 @@ async def test_a_page_that_follows_a_run_stays_as_it_was_left(tab: Tab, tmp_path
     assert [each for each in tab.logged if "favicon" not in each] == []
 
 
-async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], str]) -> None:
+async def test_without_scripts_everything_can_be_read(page_of: Callable[[str], str]) -> None:
     async with browsing(scripts=False) as tab:
-        await tab.open(f"{page(pages.support_bot())}#case=lost-package&on=claude-haiku")
+        await tab.open(f"{page_of('support-bot')}#case=lost-package&on=claude-haiku")
         assert await tab.evaluate("document.getElementById('tools').hidden")
         assert (
             await tab.evaluate(
@@ -440,12 +448,14 @@ async def test_a_hostile_answer_is_text_and_nothing_else(
 ) -> None:
     monkeypatch.setattr(ci_evals.reports.page, "_MAX_WRITTEN", written)
 
+    names = list(ATTACKS)
+
     def edit(result: Result) -> Result:
-        text = ATTACKS[result.run - 1]
+        text = ATTACKS[names.index(result.case) - result.run]
         grades = tuple(replace(grade, grader=text, reason=text) for grade in result.grades)
         return replace(result, response=Response(text), grades=grades)
 
-    cases = {text: "F" * len(ATTACKS) for text in ATTACKS}
+    cases = dict.fromkeys(names, "FF")
     report = report_of(
         cases, cases={text: {"tags": (text,), "description": text} for text in cases}, edit=edit
     )
@@ -459,7 +469,7 @@ async def test_a_hostile_answer_is_text_and_nothing_else(
             + f"; location.hash = 'case=' + encodeURIComponent({json.dumps(text)})"
         )
         await tab.press("/")
-        await tab.type(text[:10])
+        await tab.call("Input.insertText", text=text[:10])
         await tab.press("Escape")
     await tab.evaluate(CHOOSE.format(name="sort", value="name"))
     await open_all(tab)
@@ -590,9 +600,9 @@ async def test_a_long_answer_is_cut_until_all_of_it_is_asked_for(
 
 
 async def test_an_answer_stands_beside_that_of_the_base_with_the_words_that_changed(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     lefts = """[...document.querySelector('.sides').children]
         .map((each) => Math.round(each.getBoundingClientRect().left))"""
     left, right = await tab.evaluate(lefts)
@@ -712,11 +722,13 @@ async def test_the_tool_calls_of_a_conversation_are_shown(
     assert await tab.evaluate("document.querySelectorAll('.answer').length") == 1
 
 
-@pytest.mark.parametrize("name", ["support-bot", "agent", "many-variants"])
+@pytest.mark.parametrize(
+    "name", ["support-bot", "agent", pytest.param("many-variants", marks=pytest.mark.slow)]
+)
 async def test_nothing_is_wider_than_the_window(
-    tab: Tab, page: Callable[[Summary], str], name: str
+    tab: Tab, page_of: Callable[[str], str], name: str
 ) -> None:
-    url = page(pages.SITUATIONS[name]())
+    url = page_of(name)
     for width, scheme in product((400, 1200), ("light", "dark")):
         await tab.prefer(scheme)
         await tab.resize(width, 900)
@@ -762,9 +774,9 @@ async def test_no_line_of_the_headline_begins_with_a_comma_or_colon(
 
 
 async def test_a_link_to_a_case_that_the_filters_of_the_link_hide_leads_to_the_case(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    await tab.open(f"{page(pages.support_bot())}#case=faq-7&outcome=failed&flaky=yes&q=nothing")
+    await tab.open(f"{page_of('support-bot')}#case=faq-7&outcome=failed&flaky=yes&q=nothing")
     await tab.until("document.getElementById('case=faq-7').open")
     await tab.until("location.hash === '#case=faq-7'")
     assert "faq-7" in await tab.evaluate(SHOWN)
@@ -772,10 +784,10 @@ async def test_a_link_to_a_case_that_the_filters_of_the_link_hide_leads_to_the_c
 
 
 async def test_columns_of_many_variants_are_told_apart(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
     await tab.resize(1200, 900)
-    await tab.open(page(pages.many_variants()))
+    await tab.open(page_of("many-variants"))
     cut = """[...document.querySelectorAll('.columns span')]
         .filter((each) => each.scrollHeight > each.clientHeight)"""
     assert await tab.evaluate("document.querySelectorAll('.columns bdi').length") == 40
@@ -783,9 +795,9 @@ async def test_columns_of_many_variants_are_told_apart(
 
 
 async def test_paper_has_no_tools_and_all_that_is_unfolded(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     await tab.prefer(media="print")
     assert (
         await tab.evaluate("getComputedStyle(document.getElementById('tools')).display") == "none"
@@ -945,9 +957,9 @@ def test_a_page_of_50000_runs_is_below_15_mb(capsys: pytest.CaptureFixture[str])
     "name", ["support-bot", "policy-change", "agent", "borderline", "many-variants"]
 )
 async def test_axe_finds_nothing_serious(
-    name: str, tab: Tab, page: Callable[[Summary], str], axe: str
+    name: str, tab: Tab, page_of: Callable[[str], str], axe: str
 ) -> None:
-    url = page(pages.SITUATIONS[name]())
+    url = page_of(name)
     for scheme, width in (("light", 1200), ("dark", 400)):
         await tab.prefer(scheme)
         await tab.resize(width, 900)
@@ -965,9 +977,9 @@ async def test_axe_finds_nothing_serious(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["support-bot", "policy-change"])
 async def test_axe_finds_nothing_serious_side_by_side(
-    name: str, tab: Tab, page: Callable[[Summary], str], axe: str
+    name: str, tab: Tab, page_of: Callable[[str], str], axe: str
 ) -> None:
-    url = page(pages.SITUATIONS[name]())
+    url = page_of(name)
     for scheme, width in (("light", 1200), ("dark", 400)):
         await tab.prefer(scheme)
         await tab.resize(width, 900)
@@ -983,9 +995,9 @@ async def test_axe_finds_nothing_serious_side_by_side(
 
 
 async def test_the_page_can_be_walked_with_the_keyboard_alone(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    await tab.open(page(pages.policy_change()))
+    await tab.open(page_of("policy-change"))
     open_cases = "[...document.querySelectorAll('.case[open] .id')].map((each) => each.textContent)"
     focused = "document.activeElement.closest('.case')?.id"
     travel = """new Promise((resolve) => {{

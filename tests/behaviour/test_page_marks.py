@@ -37,9 +37,9 @@ async def saved_by(tab: Tab, folder: Path) -> list[Mapping[str, Any]]:
 
 
 async def test_a_run_is_marked_by_mouse_and_a_page_opened_again_has_the_mark(
-    tab: Tab, page: Callable[[Summary], str], tmp_path: Path
+    tab: Tab, page_of: Callable[[str], str], tmp_path: Path
 ) -> None:
-    url = page(pages.support_bot())
+    url = page_of("support-bot")
     await tab.open(url)
     assert await tab.evaluate("document.getElementById('marks').hidden")
     await tab.evaluate(f"{RUN}.querySelector('.people button').click()")
@@ -102,9 +102,9 @@ async def test_a_run_is_marked_by_mouse_and_a_page_opened_again_has_the_mark(
 
 
 async def test_runs_are_marked_by_key_and_cases_with_marks_are_found(
-    tab: Tab, page: Callable[[Summary], str]
+    tab: Tab, page_of: Callable[[str], str]
 ) -> None:
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     await tab.press("j")
     await tab.press("w")
     assert await tab.evaluate(PRESSED) == ["false", "true"]
@@ -129,12 +129,12 @@ async def test_runs_are_marked_by_key_and_cases_with_marks_are_found(
 
 
 async def test_a_page_whose_browser_keeps_nothing_says_so(
-    tab: Tab, page: Callable[[Summary], str], tmp_path: Path
+    tab: Tab, page_of: Callable[[str], str], tmp_path: Path
 ) -> None:
     denied = """Object.defineProperty(window, 'localStorage',
         { get() { throw new DOMException('denied', 'SecurityError'); } })"""
     await tab.call("Page.addScriptToEvaluateOnNewDocument", source=denied)
-    await tab.open(page(pages.support_bot()))
+    await tab.open(page_of("support-bot"))
     await tab.press("j")
     await tab.press("w")
     assert await tab.evaluate(PRESSED) == ["false", "true"]

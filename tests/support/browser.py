@@ -172,6 +172,15 @@ class Tab:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         await self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
+    async def forget(self) -> None:
+        """Leave the page, and forget where one was and what pages have kept.
+
+        Sizes, schemes and scripts that were set are forgotten with the connection.
+        """
+        await self.open("about:blank")
+        await self.call("Page.resetNavigationHistory")
+        await self.call("Storage.clearDataForOrigin", origin="file://", storageTypes="all")
+
     async def picture(self) -> bytes:
         """Take a picture of what is in the window, as PNG."""
         found = await self.call("Page.captureScreenshot", format="png")
@@ -200,20 +209,34 @@ def _address() -> str:
     return line.decode().split()[-1]
 
 
+_idle: list[str] = []
+"""The addresses of tabs that nobody uses. A new one costs as much as a page."""
+
+
 @asynccontextmanager
 async def browsing(*, scripts: bool = True) -> AsyncIterator[Tab]:
-    """Open an empty tab with a profile of its own, in which pages' scripts run or not."""
-    address = await asyncio.to_thread(_address)
-    async with aiohttp.ClientSession() as session, session.ws_connect(address) as shared:
-        whole = Tab(shared)
-        profile = await whole.call("Target.createBrowserContext")
-        made = await whole.call("Target.createTarget", url="about:blank", **profile)
-        url = f"{address.partition('/devtools/')[0]}/devtools/page/{made['targetId']}"
-        async with session.ws_connect(url, max_msg_size=0) as socket:
+    """Open an empty tab with a profile of its own, in which pages' scripts run or not.
+
+    It is one that was used before, and has forgotten everything since, unless its user failed.
+    """
+    async with aiohttp.ClientSession() as session:
+        address = _idle.pop() if _idle else await _new_tab(session)
+        async with session.ws_connect(address, max_msg_size=0) as socket:
             tab = Tab(socket)
             for domain in ("Page", "Runtime", "Log"):
                 await tab.call(f"{domain}.enable")
             await tab.call("Page.setLifecycleEventsEnabled", enabled=True)
             await tab.call("Emulation.setScriptExecutionDisabled", value=not scripts)
             yield tab
-        await whole.call("Target.disposeBrowserContext", **profile)
+            await tab.forget()
+    _idle.append(address)
+
+
+async def _new_tab(session: aiohttp.ClientSession) -> str:
+    """Make a tab with a profile of its own, and return the address that drives it."""
+    address = await asyncio.to_thread(_address)
+    async with session.ws_connect(address) as socket:
+        browser = Tab(socket)
+        profile = await browser.call("Target.createBrowserContext")
+        made = await browser.call("Target.createTarget", url="about:blank", **profile)
+    return f"{address.partition('/devtools/')[0]}/devtools/page/{made['targetId']}"

@@ -1,7 +1,11 @@
-"""Summaries that cover all a comment on a pull request may show, one for each situation."""
+"""Summaries that cover all a comment on a pull request may show, one for each situation.
+
+Each is made once, and nobody changes it.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of
@@ -119,11 +123,13 @@ BEFORE = (
 )
 
 
+@cache
 def passing() -> Summary:
     """Nothing changed."""
     return _compared({**STEADY, "refund": "PPP"}, [{**STEADY, "refund": "PPP"}] * 4)
 
 
+@cache
 def regression() -> Summary:
     """Cases that surely or possibly got worse, are fixed, still fail, are new, edited, flaky."""
     base = {
@@ -156,6 +162,7 @@ def regression() -> Summary:
     )
 
 
+@cache
 def many_regressions() -> Summary:
     """More than a comment has room for, on two variants."""
     names = many(
@@ -175,6 +182,7 @@ def many_regressions() -> Summary:
     )
 
 
+@cache
 def policy_change() -> Summary:
     """Most cases regressed, for two reasons."""
     broken = {
@@ -194,6 +202,7 @@ def policy_change() -> Summary:
     )
 
 
+@cache
 def first_run() -> Summary:
     """There is nothing to compare with."""
     report = _report(
@@ -202,6 +211,7 @@ def first_run() -> Summary:
     return summarize(report, Gate(min_pass_rate=0.98), NO_BASELINE)
 
 
+@cache
 def errored_provider() -> Summary:
     """One of two providers could not be reached."""
 
@@ -217,6 +227,7 @@ def errored_provider() -> Summary:
     )
 
 
+@cache
 def fork() -> Summary:
     """Replayed without keys: two cases have no record."""
 
@@ -232,6 +243,7 @@ def fork() -> Summary:
     return _compared(head, [{**STEADY, "refund": "PPP"}] * 4, edit=replayed, gate=gate, suite=suite)
 
 
+@cache
 def borderline() -> Summary:
     """Below the bar, but within noise."""
     head = {**many((28, "PPP"), (4, "PPF"), prefix="faq"), "seat": "FFF"}
@@ -338,8 +350,7 @@ def _say(result: Result, talk: Talk) -> Result:
 
 def with_suite_name(summary: Summary, name: str) -> Summary:
     report = summary.report
-    report.suite = replace(report.suite, name=name)
-    return summary
+    return replace(summary, report=replace(report, suite=replace(report.suite, name=name)))
 
 
 def _refund(result: Result) -> Result:

@@ -1,8 +1,12 @@
-"""Summaries for report.html: one like a team's own, for pictures, and one per kind of answer."""
+"""Summaries for report.html: one like a team's own, for pictures, and one per kind of answer.
+
+Each is made once, and nobody changes it.
+"""
 
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import comments
@@ -66,6 +70,7 @@ USUAL = (
 )
 
 
+@cache
 def support_bot() -> Summary:
     """Two variants; two cases regressed on one of them after ten steady reports."""
     rng = random.Random(7)
@@ -141,6 +146,7 @@ TOPICS = [
 ]
 
 
+@cache
 def policy_change() -> Summary:
     """Six variants and 40 cases of ten tags; all cases of two tags break on every variant.
 
@@ -226,6 +232,7 @@ def _answered(result: Result) -> Result:
     )
 
 
+@cache
 def agent() -> Summary:
     """An agent with a failed tool, a conversation, and answers from texts, in JSON, in Markdown."""
     steps = (
@@ -320,6 +327,7 @@ def expected_of_judge(**options: Any) -> Expectation:
     return Expectation("judge", LlmJudge(**options), weight=2, metric="groundedness")
 
 
+@cache
 def many_failures() -> Summary:
     """497 of 600 cases fail for three reasons, and some for their own."""
     reasons = ("does not contain 'refund'", "is longer than 400 characters", "is not valid JSON")
@@ -338,6 +346,7 @@ def many_failures() -> Summary:
     )
 
 
+@cache
 def many_variants() -> Summary:
     """Forty variants: ten providers with long names, each with four prompts."""
     rng = random.Random(3)
