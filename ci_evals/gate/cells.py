@@ -116,7 +116,9 @@ class MatchedCell:
     @property
     def runs(self) -> Tally:
         """The runs that speak for it: of a suspect, those that confirm it, too."""
-        return self.all_runs if self.suspicious else self.head.planned
+        if self.suspicious:
+            return self.all_runs
+        return self.head.planned
 
     @cached_property
     def drop(self) -> float:

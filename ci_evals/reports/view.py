@@ -732,6 +732,7 @@ def cell_views(summary: Summary) -> Sequence[CellView]:
     views = []
     for cell in summary.cells:
         found = known.get(cell.key)
+        # A reported cell has nothing but its fields: no cached property.
         views.append(CellView(**vars(cell), found=found, summary=summary))
     return views
 
