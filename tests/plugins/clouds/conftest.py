@@ -1,3 +1,3 @@
-from fixtures import resources, server
+from shared_fixtures import resources, server
 
 __all__ = ["resources", "server"]

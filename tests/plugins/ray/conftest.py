@@ -1,3 +1,3 @@
-from fixtures import answer_of
+from shared_fixtures import answer_of
 
 __all__ = ["answer_of"]

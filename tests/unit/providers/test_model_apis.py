@@ -1391,7 +1391,7 @@ class Mistake(NamedTuple):
 
 
 OURS = "is set by ci-evals itself"
-TO_GOOGLE = "params.temperature: belongs into `generationConfig`"
+TO_GOOGLE = "params.temperature: belongs in `generationConfig`"
 MISTAKES: dict[str, Sequence[Mistake]] = {
     "openai": [
         Mistake({"model": " "}, ["model: is empty"]),
@@ -1400,7 +1400,7 @@ MISTAKES: dict[str, Sequence[Mistake]] = {
         Mistake({"params": {"messages": []}}, [f"params.messages: {OURS}"]),
         Mistake(
             {"params": {"stream": True}},
-            [f"params.stream: {OURS}; write `stream: true` beside `model`"],
+            [f"params.stream: {OURS}; write `stream: true` next to `model`"],
         ),
         Mistake({"headers": {"X Team": "a"}}, ["headers.X Team: "]),
         Mistake({"headers": {"X-Team": "a\r\nb"}}, ["headers.X-Team: "]),
@@ -1409,8 +1409,8 @@ MISTAKES: dict[str, Sequence[Mistake]] = {
         Mistake(
             {"params": {"input": "Hello", "background": True}},
             [
-                f"params.input: {OURS}; leave it out",
-                "params.background: ci-evals waits for each answer; leave it out",
+                f"params.input: {OURS}; remove it",
+                "params.background: ci-evals waits for each answer; remove it",
             ],
         )
     ],
@@ -1423,9 +1423,9 @@ MISTAKES: dict[str, Sequence[Mistake]] = {
         Mistake(
             {"params": {"temperature": 0, "messages": []}},
             [
-                f"params.messages: {OURS}; leave it out",
+                f"params.messages: {OURS}; remove it",
                 (
-                    "params.temperature: belongs into `inferenceConfig`: "
+                    "params.temperature: belongs in `inferenceConfig`: "
                     "params: {inferenceConfig: {temperature: …}}"
                 ),
             ],
