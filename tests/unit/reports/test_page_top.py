@@ -4,7 +4,6 @@ import re
 import shlex
 from typing import Any
 
-import comments
 import pages
 import pytest
 from factories import STARTED_AT, baseline_of, many, report_of
@@ -151,7 +150,7 @@ def test_a_part_has_no_base_where_few_of_its_cells_were_compared() -> None:
 
 @pytest.mark.parametrize(
     "summary",
-    [pages.support_bot, pages.policy_change, pages.many_variants, comments.many_regressions],
+    [pages.support_bot, pages.policy_change, pages.many_variants],
 )
 def test_every_picture_has_the_same_labelled_axis(summary: Any) -> None:
     text = html_of(summary())
