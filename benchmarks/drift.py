@@ -14,8 +14,9 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from benchmarks.pull_requests import SPLIT, USUAL, Beta, Rates, moved
-from ci_evals.stats.drift import ALARM, BETS, DriftEvidence, log_e_values, total_evidence
+from ci_evals.stats.drift import DriftEvidence, log_e_values, total_evidence
 from ci_evals.stats.exact_tests import Table
+from ci_evals.stats.thresholds import DRIFT_ALARM, DRIFT_BETS
 
 YEAR = 250
 """Reports of a year: one on every working day."""
@@ -70,7 +71,7 @@ def cell_logs(table: Table) -> Sequence[float] | None:
 
 def evidence(branch: Iterable[Report]) -> Iterator[float]:
     """Yield the evidence for a loss after each report."""
-    bets = [DriftEvidence()] * len(BETS)
+    bets = [DriftEvidence()] * len(DRIFT_BETS)
     sums = [(0, 0)] * CASES
     for report in branch:
         both = list(zip(report, sums, strict=True))
@@ -85,13 +86,13 @@ def evidence(branch: Iterable[Report]) -> Iterator[float]:
 
 def has_alarm(branch: Branch, seed: object) -> bool:
     """Return True if a year of reports ends in a warning at any time."""
-    return any(each >= ALARM for each in islice(evidence(reports(branch, seed)), YEAR))
+    return any(each >= DRIFT_ALARM for each in islice(evidence(reports(branch, seed)), YEAR))
 
 
 def reports_until_seen(branch: Branch, seed: object) -> int | None:
     """Return how many reports of a loss it takes to warn; None after a false alarm."""
     for number, each in enumerate(islice(evidence(reports(branch, seed)), LATEST)):
-        if each >= ALARM:
+        if each >= DRIFT_ALARM:
             if number < BEFORE:
                 return None
             return number - BEFORE + 1

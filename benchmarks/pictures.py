@@ -12,14 +12,13 @@ from xml.sax.saxutils import escape
 
 from benchmarks.drift import BEFORE, Branch, evidence, reports, slides
 from benchmarks.pull_requests import USUAL, Draws, Luck, Rates
-from ci_evals.gate.cells import SUSPICION
 from ci_evals.gate.confirmation import USUAL_CONFIRM_RUNS
 from ci_evals.gate.outages import worst_round
 from ci_evals.reports.findings import brief_chance
-from ci_evals.stats.drift import ALARM
 from ci_evals.stats.exact_tests import fisher_lower
 from ci_evals.stats.overdispersion import Counts, overdispersion
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
+from ci_evals.stats.thresholds import DRIFT_ALARM, SUSPECT_CELL_P
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "pictures"
@@ -194,13 +193,13 @@ def draw_drift(path: Path) -> None:
     parts.append(
         f'<path d="M{"L".join(points)}" fill="none" stroke="{COLORS[1]}" stroke-width="2.5"/>'
     )
-    begin, alarm = place(BEFORE) - step / 2, height_of_evidence(ALARM)
+    begin, alarm = place(BEFORE) - step / 2, height_of_evidence(DRIFT_ALARM)
     parts.append(f'<path d="M{begin:.1f} 52V380" stroke="#777" stroke-dasharray="3 2"/>')
     parts.append(f'<text x="{begin - 6:.1f}" y="228" text-anchor="end">the loss begins</text>')
     parts.append(
         f'<path d="M{left} {alarm:.1f}H{left + wide}" stroke="{COLORS[1]}" stroke-dasharray="3 2"/>'
     )
-    seen = next(number for number, each in enumerate(followed) if each >= ALARM)
+    seen = next(number for number, each in enumerate(followed) if each >= DRIFT_ALARM)
     late = seen - BEFORE + 1
     parts.append(
         f'<text x="{left + 6}" y="{alarm - 6:.1f}" fill="{COLORS[1]}">warning, after {late} reports'
@@ -298,7 +297,7 @@ def name_strips() -> Iterator[Strip]:
         p = fisher_lower(planned.count("+"), 3, base, base)
         every = planned + repeats
         after = fisher_lower(every.count("+"), len(every), base, base)
-        assert p <= SUSPICION
+        assert p <= SUSPECT_CELL_P
         yield Strip(f"{case}: main, 10 reports", "+" * base, "30 of 30")
         found = f"{planned.count('+')} of 3 ({brief_chance(p)}): a suspect, not named"
         yield Strip("here, 3 planned runs", planned, found)

@@ -25,8 +25,8 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, Tally
 from ci_evals.model.rules import ConfirmRuns
+from ci_evals.stats.thresholds import ALPHA
 
-ALPHA = 0.05
 PLAIN_BAR = 0.85
 Rates = Sequence[float]
 

@@ -5,11 +5,12 @@ from itertools import combinations_with_replacement
 from math import comb, factorial
 
 from ci_evals.stats.rates import look_confidence, pass_rate
+from ci_evals.stats.thresholds import CONFIDENCE
 
 TAGS, CASES, RUNS, BAR = 8, 10, 3, 0.85
 
 
-def chance_of_failing(rate: float, confidence: float = 0.95) -> float:
+def chance_of_failing(rate: float, confidence: float = CONFIDENCE) -> float:
     """Return the chance that a tag of `CASES` cases, whose runs all pass at `rate`, fails `BAR`.
 
     Every outcome is enumerated: the number of cases with each number of passed runs.
@@ -42,7 +43,7 @@ def main() -> None:
         chance = chance_that_one_fails(BAR + above / 100)
         print(f"all {above} points above their bars: one fails in {chance:.1%} of reports")
     own = chance_of_failing(BAR - 0.2)
-    shared = chance_of_failing(BAR - 0.2, look_confidence(0.95, TAGS))
+    shared = chance_of_failing(BAR - 0.2, look_confidence(CONFIDENCE, TAGS))
     print(f"20 points below its bar, a tag fails in {own:.0%} of reports")
     print(f"if all tags shared the error, in {shared:.0%}")
 

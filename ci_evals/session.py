@@ -29,7 +29,7 @@ from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
-from ci_evals.gate.baseline import FURTHER_ROUNDS, Baseline, add_tallies, reported_cells
+from ci_evals.gate.baseline import Baseline, add_tallies, reported_cells
 from ci_evals.gate.cells import match_cells
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.confirmation import Confirmation, failed_confirmations, plan_confirmation
@@ -63,6 +63,7 @@ from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
 from ci_evals.reports.files import remove_reports
 from ci_evals.reports.view import reasons_of
+from ci_evals.stats.thresholds import FURTHER_ROUNDS
 from ci_evals.suite.types import CheckedSuite
 
 MAX_NAMES = 5

@@ -22,6 +22,7 @@ from ci_evals.stats.rates import (
     pass_rate,
     sample_mean,
 )
+from ci_evals.stats.thresholds import MAX_ADVISED_RUNS
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
@@ -48,8 +49,6 @@ Cause = Literal[
 
 `unchecked` means that the code under test was not run.
 """
-MAX_ADVISED_RUNS = 100
-"""The most runs per case that a hint suggests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,18 +18,17 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, RunRecord, SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
-from ci_evals.stats.drift import BETS, DriftEvidence
+from ci_evals.stats.drift import DriftEvidence
 from ci_evals.stats.exact_tests import Table, fisher_two_sided, stratified_lower
-from ci_evals.stats.overdispersion import FEWEST_REPORTS, overdispersion
+from ci_evals.stats.overdispersion import overdispersion
 from ci_evals.stats.rates import PassRate, pass_rate
+from ci_evals.stats.thresholds import (
+    DRIFT_BETS,
+    KEPT_REPORTS,
+    OVERDISPERSION_MIN_REPORTS,
+    POOLED_RUNS,
+)
 
-POOLED_RUNS = 30
-"""This many runs of a cell are enough history."""
-KEPT_REPORTS = 10
-"""A report hands on the evidence of this many earlier ones, even if fewer have enough runs.
-
-How much reports vary is measured over them: `FEWEST_REPORTS` at least.
-"""
 TREND_POINTS = 50
 KEPT_OUTAGES = 50
 """The most reports of outages that a report hands on."""
@@ -39,8 +38,6 @@ FALL = 0.001
 """The base branch fell where its newest reports are below all older ones, p at or below this."""
 DROP = 0.05
 """The recent pool ends where the newest reports are below all older ones, p at or below this."""
-FURTHER_ROUNDS = 3
-"""A variant in doubt gets this many further rounds of all its cells."""
 
 
 NO_RUNS = Tally(0, 0)
@@ -391,7 +388,7 @@ class DriftVariant:
     provider: str
     prompt: str | None
     alarm: bool = False
-    bets: tuple[DriftBet, ...] = tuple(DriftBet() for _ in BETS)
+    bets: tuple[DriftBet, ...] = tuple(DriftBet() for _ in DRIFT_BETS)
 
     @property
     def variant(self) -> Variant:
@@ -412,7 +409,7 @@ class DriftCell:
     prompt: str | None
     fingerprint: str
     runs: Tally = NO_RUNS
-    before: tuple[Tally, ...] = (NO_RUNS,) * len(BETS)
+    before: tuple[Tally, ...] = (NO_RUNS,) * len(DRIFT_BETS)
 
     @property
     def key(self) -> CellKey:
@@ -536,7 +533,7 @@ class Baseline:
         known = {}
         for variant, cells in self.by_variant.items():
             reports = self.newest_reports(list(cells.values()))
-            if len(reports) >= FEWEST_REPORTS:
+            if len(reports) >= OVERDISPERSION_MIN_REPORTS:
                 known[variant] = overdispersion(reports)
         return known
 

@@ -30,9 +30,8 @@ from ci_evals.stats.exact_tests import (
     widen,
 )
 from ci_evals.stats.overdispersion import shared_luck
+from ci_evals.stats.thresholds import MIN_TAG_DROP_RATIO, SUSPECT_CASE_P
 
-SUSPICION_OF_CASE = 0.05
-"""A case below its base with a p over its variants at or below this runs again on all of them."""
 _LUCK_OF_ALL_RUNS = 10 / 3
 """Luck that the runs of a report share weighs more over three planned and seven confirm runs."""
 
@@ -77,7 +76,7 @@ class TagComparison:
     @property
     def stands_out(self) -> bool:
         """Return True if its cases fell at least twice as far as the others."""
-        return self.base_rate - self.head_rate >= 2 * self.drop_elsewhere
+        return self.base_rate - self.head_rate >= MIN_TAG_DROP_RATIO * self.drop_elsewhere
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class MatchedCase:
     @property
     def suspicious(self) -> bool:
         """Return True if the planned runs are below the base beyond what is usual."""
-        return self.planned_p <= SUSPICION_OF_CASE
+        return self.planned_p <= SUSPECT_CASE_P
 
     def confirmed_runs(self, repeats: int) -> Sequence[Tally] | None:
         """Return the planned runs with so many repeats; None if a variant lacks some of these."""

@@ -19,9 +19,7 @@ from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import fisher_lower, fisher_upper
-
-SUSPICION = 0.30
-"""A cell below its base with a Fisher p at or below this runs again before it is named."""
+from ci_evals.stats.thresholds import SUSPECT_CELL_P
 
 CellKind = Literal[
     "new",
@@ -111,7 +109,7 @@ class MatchedCell:
     @cached_property
     def suspicious(self) -> bool:
         """Return True if the planned runs are below the base beyond what is usual."""
-        return self.head.planned.rate < self.pooled.rate and self.p <= SUSPICION
+        return self.head.planned.rate < self.pooled.rate and self.p <= SUSPECT_CELL_P
 
     @property
     def runs(self) -> Tally:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from math import comb
 from statistics import fmean
@@ -23,7 +22,6 @@ from ci_evals.gate.cases import (
     match_cases,
 )
 from ci_evals.gate.cells import (
-    SUSPICION,
     CellComparison,
     CellKind,
     MatchedCell,
@@ -52,9 +50,7 @@ from ci_evals.stats.exact_tests import (
     fisher_upper,
     holm,
 )
-
-LEAST_COMPARED = Fraction(4, 5)
-"""A warning says if a smaller share of the base's cells is compared."""
+from ci_evals.stats.thresholds import ALPHA, SUSPECT_CELL_P
 
 Change = Literal[
     "worse",
@@ -291,7 +287,7 @@ def compare(
     base: Baseline,
     *,
     confirm_runs: ConfirmRuns,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     is_selection: bool = False,
 ) -> Comparison:
     """Compare a report with a baseline.
@@ -465,7 +461,7 @@ def _classify(cell: MatchedCell, adjusted_drop: float, alpha: float, *, rose: bo
     if cell.suspicious and head.rate < base.rate:
         if adjusted_drop <= alpha and fisher_lower(*head, *cell.base.history.recent) <= alpha:
             return "regressed"
-        if cell.drop <= SUSPICION:
+        if cell.drop <= SUSPECT_CELL_P:
             return "suspect"
     if rose and fisher_upper(*head, *cell.base.history.recent) <= alpha:
         return "fixed"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, comb
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import FURTHER_ROUNDS, Baseline, ReportedCell
+from ci_evals.gate.baseline import Baseline, ReportedCell
 from ci_evals.gate.cases import MatchedCase, match_cases
 from ci_evals.gate.cells import MatchedCell, Matching, match_cells
 from ci_evals.gate.falls import IN_DOUBT, planned_fall
@@ -13,10 +13,14 @@ from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.stats.exact_tests import stratified_lower
+from ci_evals.stats.thresholds import (
+    ALPHA,
+    FURTHER_ROUNDS,
+    MAX_CONFIRMED_CELLS,
+    MAX_CONFIRMED_SHARE,
+)
 
 USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
-MOST_CONFIRMED = 20
-"""The most cells that run again, unless a fifth of all is more."""
 FAILED_CONFIRMATION = 0.05
 """The repeats of suspects do not count if they are worse than their planned runs at this level."""
 FAILED_ROUNDS = 0.001
@@ -61,7 +65,7 @@ def plan_confirmation(
     head: Sequence[ReportedCell],
     base: Baseline,
     confirm_runs: ConfirmRuns,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     *,
     is_whole: bool = True,
 ) -> Confirmation:
@@ -96,7 +100,8 @@ def choose_suspects(
     usual = USUAL_CONFIRM_RUNS
     if confirm_runs != "auto":
         usual = confirm_runs
-    room = usual * max(MOST_CONFIRMED, len(matching.cells) // 5)
+    share = int(MAX_CONFIRMED_SHARE * len(matching.cells))
+    room = usual * max(MAX_CONFIRMED_CELLS, share)
     chosen_cases = _choose_cases(cases, usual, room)
     room -= sum(case.runs * len(case.keys) for case in chosen_cases.values())
 
@@ -160,7 +165,7 @@ def _runs_of(cell: MatchedCell, matching: Matching, alpha: float, *, several: bo
     return USUAL_CONFIRM_RUNS
 
 
-def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) -> int | None:
+def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = ALPHA) -> int | None:
     """Return how many further runs name a case that always fails and never did before.
 
     The chance that all failures of `base + head` runs are the head's is 1 in `base + head` over

@@ -31,14 +31,12 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.drift import (
-    ALARM,
-    BETS,
-    QUIET,
     Loss,
     log_e_values,
     loss,
     total_evidence,
 )
+from ci_evals.stats.thresholds import DRIFT_ALARM, DRIFT_BETS, DRIFT_QUIET
 
 MOST_CELLS = 10_000
 """The most cells that reports remember although newer ones do not have them."""
@@ -203,7 +201,7 @@ def _follow_variant(
         further: the report.
     """
     logs = log_e_values((*further.runs.get(cell.key, NO_RUNS), *cell.runs) for cell in sums)
-    restarted = [False] * len(BETS)
+    restarted = [False] * len(DRIFT_BETS)
     if logs is not None:
         fell = max(logs) > 0 and further.fell(state.variant)
         restarted = [bet.evidence.best <= 0 for bet in state.bets]
@@ -211,7 +209,8 @@ def _follow_variant(
         for bet, log_e in zip(state.bets, logs, strict=True):
             bets.append(_follow_bet(bet, log_e, further, fell=fell))
         total = total_evidence(bet.evidence for bet in bets)
-        alarm = total >= ALARM * len(further.by_variant) or (state.alarm and total >= QUIET)
+        starts = total >= DRIFT_ALARM * len(further.by_variant)
+        alarm = starts or (state.alarm and total >= DRIFT_QUIET)
         state = replace(state, bets=tuple(bets), alarm=alarm)
     after = []
     for cell in sums:
@@ -391,7 +390,7 @@ def alarms(drift: Drift, variants: Collection[Variant]) -> list[DriftAlarm]:
     for state in drift.variants:
         if not state.alarm or state.variant not in variants:
             continue
-        number = max(range(len(BETS)), key=lambda each: state.bets[each].evidence.best)
+        number = max(range(len(DRIFT_BETS)), key=lambda each: state.bets[each].evidence.best)
         bet = state.bets[number]
         if bet.since is None:
             continue

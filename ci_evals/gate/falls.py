@@ -3,24 +3,20 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import FURTHER_ROUNDS, History, split_histories
+from ci_evals.gate.baseline import History, split_histories
 from ci_evals.gate.cells import MatchedCell
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import NEWEST_ALONE, Table, exchange, weighted_lower, widen
+from ci_evals.stats.thresholds import (
+    FURTHER_ROUNDS,
+    MAX_EXACT_CUT_SUPPORT,
+    POOL_CUT_ABOVE_P,
+)
 
 BELOW_OLDER = 0.2
 """The pool ends where newer reports are below all older ones, p at or below this."""
-ABOVE_OLDER = 0.01
-"""The pool ends where newer reports are above all older ones, p at or below this.
-
-This is stricter, so that a change which takes an improvement back is compared with what main is
-like now, and yet chance seldom makes the base look better than it is.
-"""
 IN_DOUBT = 0.2
 """A variant whose planned runs fell with a p at or below this gets further rounds."""
-
-_EXACT_ENOUGH = 60
-"""The largest support for which newer and older reports of a branch are compared exactly."""
 
 
 class Fall(NamedTuple):
@@ -65,11 +61,11 @@ def fall(cells: Sequence[tuple[Tally, History]], overdispersion: float = 1.0) ->
     pool_size = reports
     for age in range(1, reports):
         split = split_histories(histories, age)
-        below = widen(weighted_lower(split, largest_support=_EXACT_ENOUGH), overdispersion)
+        below = widen(weighted_lower(split, largest_support=MAX_EXACT_CUT_SUPPORT), overdispersion)
         above = widen(
-            weighted_lower(exchange(split), largest_support=_EXACT_ENOUGH), overdispersion
+            weighted_lower(exchange(split), largest_support=MAX_EXACT_CUT_SUPPORT), overdispersion
         )
-        if below <= BELOW_OLDER or above <= ABOVE_OLDER:
+        if below <= BELOW_OLDER or above <= POOL_CUT_ABOVE_P:
             pool_size = age
             break
     tables = _pool(cells, pool_size)

@@ -12,6 +12,7 @@ from ci_evals.model.rules import BY_LABEL, WHOLE, Metric, read_metric
 from ci_evals.stats import classification
 from ci_evals.stats.classification import Confusion, confusion, jackknife_bounds, roc_auc
 from ci_evals.stats.rates import Bounds, MetricFigure
+from ci_evals.stats.thresholds import JACKKNIFE_GROUPS
 
 
 def label_metric(
@@ -32,8 +33,6 @@ def label_metric(
     return MetricFigure(value, bounds, len(runs), len(report.plan.cases))
 
 
-GROUPS = 50
-"""The number of groups that cases fall into: a metric that depends on single groups is not sure."""
 MAX_LABELS = 200
 OTHER = "(other)"
 """The label for all those beyond `MAX_LABELS`: a model may answer anything."""
@@ -61,7 +60,7 @@ def tasks_of(
         known = set(islice(dict.fromkeys(given), MAX_LABELS))
         runs = []
         for case, each in found:
-            group = crc32(case.encode(errors="replace")) % GROUPS
+            group = crc32(case.encode(errors="replace")) % JACKKNIFE_GROUPS
             truth = each.truth if each.truth in known else OTHER
             predicted = each.predicted if each.predicted in known else OTHER
             runs.append(LabelledRun(group, truth, predicted, each.scores or {}))

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from math import fsum
 from typing import NamedTuple
 
@@ -24,21 +23,18 @@ from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.stats.exact_tests import stratified_lower
+from ci_evals.stats.thresholds import (
+    BROKEN_BASE_REPORTS,
+    COLLAPSED_REPORT_P,
+    FAILED_ROUND_P,
+    MIN_UNANSWERED_SHARE,
+    PASSLESS_REPORT_P,
+)
 
-ROUND_FAILED = 0.001
-"""A round failed as one where its p, times the number of rounds, is at or below this."""
 NO_DROP = 0.01
 """Repeats with a higher p show no drop."""
 RECOVERY = 0.05
 """Repeats are better than the planned runs of the same cells with a p at or below this."""
-COLLAPSE = 1e-6
-"""A base report with fewer than half of its history's passes is an outage with a p below this."""
-NO_PASS = 0.001
-"""The same of a report without a passed run, whose history has some."""
-BROKEN = 2
-"""If this many of the newest base reports in a row are like that, the base branch is broken."""
-UNANSWERED_SHARE = Fraction(1, 4)
-"""If this share of a base report's runs failed without an answer, those runs do not count."""
 
 
 class FailedRound(NamedTuple):
@@ -91,7 +87,7 @@ def worst_round(by_cell: Sequence[Mapping[int, bool]]) -> FailedRound | None:
             inside = add_tallies(Tally(*table[:2]) for table in tables)
             outside = add_tallies(Tally(*table[2:]) for table in tables)
             surest, least = FailedRound(run, inside, outside), p
-    if least * len(rounds) > ROUND_FAILED:
+    if least * len(rounds) > FAILED_ROUND_P:
         return None
     return surest
 
@@ -160,7 +156,7 @@ def unanswered_runs(
     for variant, chosen in group_by_variant(cells).items():
         runs = add_tallies(cell.planned for cell in chosen)
         unanswered = sum(cell.unanswered for cell in chosen)
-        if unanswered and unanswered >= UNANSWERED_SHARE * runs.graded:
+        if unanswered and unanswered >= MIN_UNANSWERED_SHARE * runs.graded:
             found[variant] = LostReport(
                 report=report,
                 provider=variant.provider,
@@ -202,7 +198,7 @@ def find_lost_reports(base: Baseline) -> Baseline:
             if ref.id in newest
         ]
         newest_lost += found
-        if len(found) >= BROKEN:
+        if len(found) >= BROKEN_BASE_REPORTS:
             broken.append(
                 BrokenVariant(
                     provider=variant.provider,
@@ -291,7 +287,9 @@ def has_collapsed(
     passed = sum(table[0] for table in tables)
     if 2 * passed >= expected:
         return not known_to_pass and expected == 0
-    level = COLLAPSE if any(tally.passed for tally in runs.values()) else NO_PASS
+    level = PASSLESS_REPORT_P
+    if any(tally.passed for tally in runs.values()):
+        level = COLLAPSED_REPORT_P
     return stratified_lower(tables) < level
 
 

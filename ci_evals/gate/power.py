@@ -7,7 +7,7 @@ from math import ceil, sqrt
 from statistics import fmean
 
 from ci_evals.format import number_of
-from ci_evals.gate.baseline import POOLED_RUNS, Baseline
+from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import Comparison
 from ci_evals.model.case import Variant
 from ci_evals.stats.exact_tests import Table
@@ -18,10 +18,8 @@ from ci_evals.stats.power import (
     planned_drop,
     planned_gate_drop,
 )
+from ci_evals.stats.thresholds import ASSUMED_CORRELATION, ASSUMED_RATE, POOLED_RUNS
 
-ASSUMED_RATE = 0.9
-ASSUMED_CORRELATION = 0.5
-"""As published for tool-agent benchmarks."""
 _RUNS = (1, 2, 3, 5, 10)
 _MORE_CASES = (2, 4)
 

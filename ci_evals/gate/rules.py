@@ -14,7 +14,7 @@ from typing import Literal
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.gate.baseline import TrendVariant, fresh_rate
 from ci_evals.gate.cells import CellComparison
-from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.compare import Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import LEAST_LATENCY_S, Difference, RatioFigure
 from ci_evals.gate.wording.bars import unknown_budget_sentence
 from ci_evals.gate.wording.bases import (
@@ -40,19 +40,13 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import PassRate, look_confidence
-
-STABLE_REPORTS = 3
-"""A rate is stable when this many reports in a row reached it together."""
-
-LATENCY_HISTORY = 10
-"""The most of the base's last reports that the spread of latencies is computed from."""
-LATENCY_REPORTS = 3
-"""With fewer base reports, the spread of their latencies is not known."""
-LATENCY_SPREAD = 2
-"""A latency is red only if it is this many standard deviations above the base's medians.
-
-A machine's slow hour moves every cell at once.
-"""
+from ci_evals.stats.thresholds import (
+    LATENCY_MAX_REPORTS,
+    LATENCY_MIN_REPORTS,
+    LATENCY_SPREAD_SD,
+    MIN_COMPARED_SHARE,
+    RATCHET_REPORTS,
+)
 
 _REQUIRED = ", and the gate requires a comparison"
 
@@ -171,7 +165,7 @@ def _missing_cells(
     required = rules.require_baseline is True
     if not comparison.compared and (required or not report.totals.graded):
         return  # other rules say so
-    if len(missing) > (comparison.compared + len(missing)) * (1 - LEAST_COMPARED):
+    if len(missing) > (comparison.compared + len(missing)) * (1 - MIN_COMPARED_SHARE):
         keys = {cell.key for cell in hidden}
         yield RuleVerdict("coverage", lack, coverage_sentence(comparison, missing, keys))
 
@@ -269,15 +263,15 @@ def broken_ratchets(
 
 
 def best_stable_rate(points: Sequence[TrendVariant | None], confidence: float) -> float | None:
-    """Return the highest lower bound of `STABLE_REPORTS` reports in a row, taken together.
+    """Return the highest lower bound of `RATCHET_REPORTS` reports in a row, taken together.
 
     Of many bounds the highest is too high more often than one of them is, so each is at the
     confidence that is right for the highest of as many as do not overlap. None with fewer reports.
     """
-    each_confidence = look_confidence(confidence, max(1, len(points) // STABLE_REPORTS))
+    each_confidence = look_confidence(confidence, max(1, len(points) // RATCHET_REPORTS))
     best = None
-    for start in range(len(points) - STABLE_REPORTS + 1):
-        rate = _pool_rates(points[start : start + STABLE_REPORTS])
+    for start in range(len(points) - RATCHET_REPORTS + 1):
+        rate = _pool_rates(points[start : start + RATCHET_REPORTS])
         if rate is not None:
             lower = rate.bounds(each_confidence).lower
             best = lower if best is None else max(best, lower)
@@ -353,11 +347,11 @@ def ungated_increases(report: SuiteReport, comparison: Comparison, rules: Gate) 
         if _is_unusual(report, comparison, variant):
             continue
         medians_s = base_latencies(comparison, variant.variant)
-        is_known = len(medians_s) >= LATENCY_REPORTS
+        is_known = len(medians_s) >= LATENCY_MIN_REPORTS
         if is_known:
             why = usual_latencies_clause(comparison, medians_s)
         else:
-            why = too_few_latencies_clause(len(medians_s), LATENCY_REPORTS)
+            why = too_few_latencies_clause(len(medians_s), LATENCY_MIN_REPORTS)
         text = increase_sentence(comparison, variant, "latency", limit, with_bound=is_known)
         yield f"{text}; not gated: {why}"
 
@@ -378,13 +372,13 @@ def _is_unusual(report: SuiteReport, comparison: Comparison, variant: VariantCom
     if not medians_s:
         return False
     median_s = _median_latency_s(report, variant)
-    return median_s > fmean(medians_s) + LATENCY_SPREAD * stdev(medians_s)
+    return median_s > fmean(medians_s) + LATENCY_SPREAD_SD * stdev(medians_s)
 
 
 def usual_latencies(comparison: Comparison, variant: Variant) -> Sequence[float]:
     """Return `base_latencies` if there are enough of them to show how much they vary, else none."""
     medians_s = base_latencies(comparison, variant)
-    if len(medians_s) < LATENCY_REPORTS:
+    if len(medians_s) < LATENCY_MIN_REPORTS:
         return ()
     return medians_s
 
@@ -404,5 +398,5 @@ def base_latencies(comparison: Comparison, variant: Variant) -> list[float]:
         if found is not None and point.report.id not in lost:
             points.append(found)
     same_cases = [point for point in points if point.cases == points[0].cases]
-    last = [point.latency_p50_s for point in same_cases[:LATENCY_HISTORY]]
+    last = [point.latency_p50_s for point in same_cases[:LATENCY_MAX_REPORTS]]
     return [latency_s for latency_s in last if latency_s is not None]

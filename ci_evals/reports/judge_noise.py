@@ -7,13 +7,13 @@ from typing import Literal
 
 from ci_evals.engine.regrading import JudgedAnswers, Regrading, SecondGrade
 from ci_evals.format import name_of, number_of, one_line, percent, rate_with_interval, usd
-from ci_evals.gate.baseline import POOLED_RUNS
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Judging
 from ci_evals.reports.report_json import stdout_json
 from ci_evals.reports.terminal import UNBOUNDED, columns, draw
 from ci_evals.stats.judge_noise import JudgeNoise, Purchase, judge_noise, what_samples_buy
 from ci_evals.stats.power import Plan
+from ci_evals.stats.thresholds import POOLED_RUNS
 
 FEWEST_ANSWERS = 20
 """Fewer answers say too little of a judge."""

@@ -9,7 +9,6 @@ from operator import itemgetter
 from statistics import fmean
 
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
-from ci_evals.gate.baseline import FURTHER_ROUNDS
 from ci_evals.gate.compare import Change, Comparison, NoComparison, unnamable_suspects
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.run_errors import outage_sentences
@@ -27,7 +26,7 @@ from ci_evals.model.report import Looks, Resumption, SuiteReport
 from ci_evals.model.rules import Gate, TagRule
 from ci_evals.reports.summary import Note, Summary, common_luck
 from ci_evals.reports.view import FEW, cell_views
-from ci_evals.stats.overdispersion import FEWEST_REPORTS
+from ci_evals.stats.thresholds import FURTHER_ROUNDS, OVERDISPERSION_MIN_REPORTS
 
 SHOWN_LUCK = 1.1
 """Reports of the base that vary this many times as much as independent runs are worth a note."""
@@ -574,7 +573,7 @@ def ranges_note(summary: Summary) -> Note:
     if comparison is not None:
         known = common_luck(summary)
         if any(each.cells > 1 and each.variant not in known for each in comparison.variants):
-            few = f"fewer than {FEWEST_REPORTS} reports of {comparison.baseline.label}"
+            few = f"fewer than {OVERDISPERSION_MIN_REPORTS} reports of {comparison.baseline.label}"
             fact += f"; cases are taken as independent: {few}"
     return Note("Ranges", f"each end is {fact}")
 

@@ -9,7 +9,7 @@ from statistics import fmean
 from ci_evals.format import one_line, percent
 from ci_evals.gate.bars import ScopeKind, ScopeVerdict
 from ci_evals.gate.cases import TagComparison
-from ci_evals.gate.compare import LEAST_COMPARED, Change, Comparison, VariantComparison
+from ci_evals.gate.compare import Change, Comparison, VariantComparison
 from ci_evals.gate.wording.comparisons import coverage_clause
 from ci_evals.model.rules import Gate
 from ci_evals.reports.charts import Scale, scale_of
@@ -36,6 +36,7 @@ from ci_evals.reports.view import (
     run_again,
 )
 from ci_evals.stats.rates import pass_rate
+from ci_evals.stats.thresholds import MIN_COMPARED_SHARE
 
 _MOST_CASES = 6  # of a tag, or without one
 _FEWEST_OF_TAG = 2  # worse cases, to say that it explains them
@@ -158,7 +159,7 @@ def _part(
 def base_rate(cells: Sequence[CellView]) -> float | None:
     """Return the mean pass rate of cells on the baseline; None if too few were compared."""
     rates = [cell.found.base.rate for cell in cells if cell.found and cell.found.p is not None]
-    if not rates or len(rates) < LEAST_COMPARED * len(cells):
+    if not rates or len(rates) < MIN_COMPARED_SHARE * len(cells):
         return None
     return fmean(rates)
 

@@ -43,7 +43,8 @@ from ci_evals.reports.groups import error_groups
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.reports.view import CellOutcome, CellView, Failures, cell_views
-from ci_evals.stats.drift import BETS, MOST_EVIDENCE
+from ci_evals.stats.drift import MOST_EVIDENCE
+from ci_evals.stats.thresholds import DRIFT_BETS
 
 REPORT = "report.json"
 SCHEMA_VERSION: Final = 2
@@ -104,7 +105,7 @@ def _check_drift(drift: Drift) -> Drift:
 
 def _has_possible_sums(cell: DriftCell) -> bool:
     """Return True if a cell has no more runs from before a loss than in all."""
-    if len(cell.before) != len(BETS):
+    if len(cell.before) != len(DRIFT_BETS):
         return False
     failed = cell.runs.graded - cell.runs.passed
     for before in cell.before:
@@ -116,7 +117,7 @@ def _has_possible_sums(cell: DriftCell) -> bool:
 
 
 def _has_possible_evidence(variant: DriftVariant) -> bool:
-    if len(variant.bets) != len(BETS):
+    if len(variant.bets) != len(DRIFT_BETS):
         return False
     for bet in variant.bets:
         if not 0 <= bet.evidence.s <= MOST_EVIDENCE:

@@ -14,6 +14,7 @@ from statistics import NormalDist
 
 from ci_evals.stats.distributions import beta_quantile, t_quantile
 from ci_evals.stats.rates import Estimate, Interval
+from ci_evals.stats.thresholds import CONFIDENCE, JACKKNIFE_MIN_GROUPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def confusion(pairs: Iterable[tuple[str, str]], labels: Iterable[str] = ()) -> C
     return Confusion(tuple(names), tuple(rows))
 
 
-def cohen_kappa(table: Confusion, confidence: float = 0.95) -> Estimate | None:
+def cohen_kappa(table: Confusion, confidence: float = CONFIDENCE) -> Estimate | None:
     """Agreement beyond chance, with a two-sided interval.
 
     κ = (p - e) / (1 - e), of the share p that agrees and the share e that would by chance. None
@@ -207,11 +208,8 @@ def roc_auc(scored: Iterable[tuple[float, bool]]) -> float | None:
     return wins / (positives * negatives)
 
 
-FEWEST_PARTS = 5
-
-
 def jackknife_bounds(value: float, without: Sequence[float], confidence: float) -> Interval | None:
-    """Bounds of a statistic in [0, 1]; None with fewer than `FEWEST_PARTS` parts.
+    """Bounds of a statistic in [0, 1]; None with fewer than `JACKKNIFE_MIN_GROUPS` parts.
 
     Source: B. Efron, R. Tibshirani, An Introduction to the Bootstrap (1993), chapter 11, with
     Student's t.
@@ -222,7 +220,7 @@ def jackknife_bounds(value: float, without: Sequence[float], confidence: float) 
         confidence: of each bound, in (0.5, 1).
     """
     parts = len(without)
-    if parts < FEWEST_PARTS:
+    if parts < JACKKNIFE_MIN_GROUPS:
         return None
     mean = sum(without) / parts
     squares = sum((replicate - mean) ** 2 for replicate in without)

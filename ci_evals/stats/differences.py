@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ci_evals.stats.distributions import t_quantile
 from ci_evals.stats.exact_tests import Table
 from ci_evals.stats.rates import Estimate, Interval, mean_runs, pass_rate
+from ci_evals.stats.thresholds import ADDED_SCORE_RUNS, CONFIDENCE
 
 _ROUNDING = 1e-12
 """A spread below this share of the squared scores is what adding floats leaves."""
@@ -35,7 +36,7 @@ class ScoreSums(NamedTuple):
 
 
 def ratio_of_totals(
-    head: Sequence[float], base: Sequence[float], confidence: float = 0.95
+    head: Sequence[float], base: Sequence[float], confidence: float = CONFIDENCE
 ) -> Estimate | None:
     """The head's total over the base's, from the amounts of the same cells.
 
@@ -68,7 +69,7 @@ def ratio_of_totals(
 
 
 def rate_difference(
-    cells: Iterable[Table], confidence: float = 0.95, overdispersion: float = 1.0
+    cells: Iterable[Table], confidence: float = CONFIDENCE, overdispersion: float = 1.0
 ) -> Estimate | None:
     """The head's pass rate minus the base's, over cells with runs on both sides. None without any.
 
@@ -101,7 +102,7 @@ def rate_difference(
 
 
 def score_difference(
-    cells: Iterable[tuple[ScoreSums, ScoreSums]], confidence: float = 0.95
+    cells: Iterable[tuple[ScoreSums, ScoreSums]], confidence: float = CONFIDENCE
 ) -> Estimate | None:
     """The head's mean score minus the base's, from (head, base) of each cell.
 
@@ -131,7 +132,8 @@ def score_difference(
     difference = fmean(differences)
     known_variances = [variance for variance in variances if variance is not None]
     if len(known_variances) == size:
-        added = 1 / mean_runs(head_runs) ** 2 + 1 / mean_runs(base_runs) ** 2
+        added = ADDED_SCORE_RUNS / mean_runs(head_runs) ** 2
+        added += ADDED_SCORE_RUNS / mean_runs(base_runs) ** 2
         within = fsum(known_variances) + added
         degrees = sum(head_runs) + sum(base_runs) - 2 * size
         half = t_quantile(confidence, degrees) * sqrt(within) / size

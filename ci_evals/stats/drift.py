@@ -12,12 +12,7 @@ from typing import NamedTuple
 
 from ci_evals.stats.distributions import hypergeometric
 from ci_evals.stats.exact_tests import Table
-
-BETS = (0.1, 0.2, 0.35, 0.5)
-ALARM = 5000.0
-"""Evidence at or above this is an alarm: by chance in 2 to 4 of 100 years of 250 reports."""
-QUIET = 50.0
-"""An alarm ends where the evidence falls below this."""
+from ci_evals.stats.thresholds import CONFIDENCE, DRIFT_BETS
 
 MOST_EVIDENCE = 1e300
 """Evidence stays a number, however long nobody reacts to an alarm."""
@@ -52,14 +47,14 @@ def log_e_values(tables: Iterable[Table]) -> tuple[float, ...] | None:
     Args:
         tables: the cells of the report, each with all earlier runs of the same as the base.
     """
-    logs = [0.0] * len(BETS)
+    logs = [0.0] * len(DRIFT_BETS)
     for passed, runs, earlier_passed, earlier_runs in tables:
         failed = runs - passed
         all_failed = failed + earlier_runs - earlier_passed
         if not runs or not earlier_runs or all_failed in (0, runs + earlier_runs):
             continue
         chances = hypergeometric(runs, earlier_runs, all_failed)
-        for number, bet in enumerate(BETS):
+        for number, bet in enumerate(DRIFT_BETS):
             logs[number] += bet * failed - _log_mean(bet, chances.least, chances.probabilities)
     if not any(logs):
         return None
@@ -73,7 +68,7 @@ def _log_mean(bet: float, least: int, probabilities: Sequence[float]) -> float:
 
 
 def total_evidence(bets: Iterable[DriftEvidence]) -> float:
-    """Return the evidence of all bets together, which `ALARM` and `QUIET` are compared with."""
+    """Return the evidence of all bets together, to compare with `DRIFT_ALARM` and `DRIFT_QUIET`."""
     return fmean(bet.s for bet in bets)
 
 
@@ -84,7 +79,7 @@ class Loss(NamedTuple):
     at_least: float
 
 
-def loss(tables: Iterable[Table], confidence: float = 0.95) -> Loss | None:
+def loss(tables: Iterable[Table], confidence: float = CONFIDENCE) -> Loss | None:
     """Estimate by how much cells pass less often than before; None if none has runs on both sides.
 
     The bound is one-sided. The rate of a cell without failures is not taken as certain: each side

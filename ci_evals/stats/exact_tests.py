@@ -8,6 +8,11 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from ci_evals.stats.distributions import Hypergeometric, hypergeometric
+from ci_evals.stats.thresholds import (
+    MAX_EXACT_SUPPORT,
+    USUAL_FAILURE_WEIGHT,
+    USUAL_PASSES_PER_FAILURE,
+)
 
 NEWEST_ALONE = 4
 """Against a pooled history, the newest report alone must show the drop at this many times alpha."""
@@ -66,9 +71,6 @@ def _head_passes(k_head: int, n_head: int, k_base: int, n_base: int) -> Hypergeo
 Table = tuple[int, int, int, int]
 """One cell as a 2×2 table: (head passed, head runs, base passed, base runs)."""
 
-LARGEST_SUPPORT = 1000
-"""Above, the normal distribution gives the same first digits, and costs no time."""
-
 
 class _Stratum(NamedTuple):
     """One cell, given its margins: the runs of both sides, and the passes of both together."""
@@ -115,7 +117,7 @@ class _Stratum(NamedTuple):
         return self.variance * skew / (self.runs * (self.runs - 2))
 
 
-def stratified_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
+def stratified_lower(tables: Iterable[Table], *, largest_support: int = MAX_EXACT_SUPPORT) -> float:
     """The p-value for "the head is worse" over many cells.
 
     It is the chance of as few passes of the head in all cells, given the margins of each. Cells
@@ -137,7 +139,7 @@ def stratified_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_
     return passes.exact_p()
 
 
-def weighted_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
+def weighted_lower(tables: Iterable[Table], *, largest_support: int = MAX_EXACT_SUPPORT) -> float:
     """`stratified_lower`, where a run of a case that usually passes counts twice.
 
     A case usually passes if two of three runs did, of head and base together: its failures tell
@@ -163,7 +165,9 @@ def weighted_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_SU
 
 def failure_weight(passed: int, failed: int) -> int:
     """Return how often a failure of a cell counts: twice if two of three runs or more passed."""
-    return 2 if passed >= 2 * failed else 1
+    if passed >= USUAL_PASSES_PER_FAILURE * failed:
+        return USUAL_FAILURE_WEIGHT
+    return 1
 
 
 def _informative(tables: Iterable[Table]) -> Iterator[tuple[int, _Stratum]]:
@@ -218,7 +222,7 @@ class _HeadPasses:
         return total.at_most(self.observed)
 
 
-def stratified_upper(tables: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
+def stratified_upper(tables: Iterable[Table], *, largest_support: int = MAX_EXACT_SUPPORT) -> float:
     """The p-value for "the head is better": `stratified_lower` with head and base exchanged."""
     return stratified_lower(exchange(tables), largest_support=largest_support)
 
@@ -229,7 +233,7 @@ def exchange(tables: Iterable[Table]) -> list[Table]:
 
 
 def stratified_two_sided(
-    tables: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT
+    tables: Iterable[Table], *, largest_support: int = MAX_EXACT_SUPPORT
 ) -> float:
     """The p-value for "they differ": twice the smaller of the one-sided ones, at most 1."""
     cells = list(tables)

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from ci_evals.stats.power import Plan, planned_drop
 from ci_evals.stats.rates import Estimate, Interval, sample_mean, wilson
-
-_CONFIDENCE = 0.95
+from ci_evals.stats.thresholds import CONFIDENCE
 
 
 class JudgeNoise(NamedTuple):
@@ -40,7 +39,7 @@ def judge_noise(changed: int, graded_twice: int, cells: Sequence[tuple[int, int]
             one of them.
         cells: (passed, graded) of each cell.
     """
-    flips = wilson(changed, graded_twice, _CONFIDENCE)
+    flips = wilson(changed, graded_twice, CONFIDENCE)
     assert flips is not None
     rates: Counter[Fraction] = Counter()
     for passed, graded in cells:
@@ -53,7 +52,7 @@ def judge_noise(changed: int, graded_twice: int, cells: Sequence[tuple[int, int]
     if not mean.rate:
         return JudgeNoise(flips, 0.0, None)
     run_flips = float(mean.rate)
-    bounds = mean.bounds((1 + _CONFIDENCE) / 2)
+    bounds = mean.bounds((1 + CONFIDENCE) / 2)
     runs = Estimate(run_flips, Interval(bounds.lower, bounds.upper))
     share = min(1.0, flips.value / run_flips)
     return JudgeNoise(flips, run_flips, Estimate(share, ratio_interval(flips, runs)))

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ci_evals.stats.exact_tests import failure_weight
-
-FEWEST_REPORTS = 5
-"""Fewer reports say too little of how much they vary."""
-_PRIOR = 5
-"""As many pairs of reports that vary just as independent runs do are added to those seen."""
+from ci_evals.stats.thresholds import (
+    OVERDISPERSION_MIN_REPORTS,
+    OVERDISPERSION_PRIOR_PAIRS,
+    SHARED_LUCK_PRIOR_VARIANCE,
+)
 
 Counts = tuple[int, int]
 """(passed, graded) of a cell in a report; (0, 0) where it was not run."""
@@ -29,9 +29,9 @@ def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:
 
     Args:
         reports: the same cells in the same order in each, newest report first. 1 with fewer than
-            `FEWEST_REPORTS`.
+            `OVERDISPERSION_MIN_REPORTS`.
     """
-    if len(reports) < FEWEST_REPORTS:
+    if len(reports) < OVERDISPERSION_MIN_REPORTS:
         return 1.0
     sums = [_add(cell) for cell in zip(*reports, strict=True)]
     squares = 0.0
@@ -42,7 +42,9 @@ def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:
             difference += weight * change.difference
             variance += weight**2 * change.variance
         squares += difference**2 / variance if variance else 1.0
-    return max(1.0, (squares + _PRIOR) / (len(reports) - 1 + _PRIOR))
+    pairs = len(reports) - 1
+    prior = OVERDISPERSION_PRIOR_PAIRS
+    return max(1.0, (squares + prior) / (pairs + prior))
 
 
 class _Change(NamedTuple):
@@ -106,4 +108,5 @@ def shared_luck(cases: Iterable[Sequence[Sequence[Counts]]]) -> float:
                 difference += change.runs * change.difference
                 variances += change.runs**2 * change.variance
             squares += difference**2
-    return max(1.0, (squares + _PRIOR) / (variances + _PRIOR))
+    prior = SHARED_LUCK_PRIOR_VARIANCE
+    return max(1.0, (squares + prior) / (variances + prior))

@@ -6,16 +6,18 @@ from statistics import NormalDist, fmean
 from typing import NamedTuple
 
 from ci_evals.stats.exact_tests import NEWEST_ALONE, Table
-from ci_evals.stats.rates import ADDED_NOISE, mean_runs
+from ci_evals.stats.rates import mean_runs
+from ci_evals.stats.thresholds import (
+    ADDED_FLIPPED_RUNS,
+    ADDED_PLANNED_RUNS,
+    ASSUMED_CORRELATION,
+    CONFIDENCE,
+    DISCRETENESS,
+    MAX_ADVISED_RUNS,
+    POWER,
+)
 
 _NORMAL = NormalDist()
-_DISCRETENESS = 1.1
-"""The exact test needs a drop larger by this factor than the normal distribution says.
-
-Passes are whole numbers.
-"""
-MOST_RUNS = 100
-"""No plan with more runs of a case is suggested."""
 
 
 class Plan(NamedTuple):
@@ -33,7 +35,7 @@ class Plan(NamedTuple):
     cases: int
     runs: int
     rate: float
-    correlation: float = 0.5
+    correlation: float = ASSUMED_CORRELATION
 
     @property
     def noise(self) -> float:
@@ -66,12 +68,12 @@ class Plan(NamedTuple):
         """
         total = self.total
         if self.runs == 1:
-            return self.rate * (1 - self.rate) / total + 1 / total**2
-        return self.noise / total + ADDED_NOISE / total**2
+            return self.rate * (1 - self.rate) / total + ADDED_PLANNED_RUNS / total**2
+        return self.noise / total + ADDED_FLIPPED_RUNS / total**2
 
 
 def detectable_drop(
-    cells: Iterable[Table], confidence: float = 0.95, power: float = 0.8
+    cells: Iterable[Table], confidence: float = CONFIDENCE, power: float = POWER
 ) -> float | None:
     """Return the fall of the true rate that the comparison detects with chance `power`.
 
@@ -102,7 +104,7 @@ def detectable_drop(
     return planned_drop(plan, round(mean_runs(base_runs)), confidence, power)
 
 
-def planned_gate_drop(plan: Plan, confidence: float = 0.95, power: float = 0.8) -> float:
+def planned_gate_drop(plan: Plan, confidence: float = CONFIDENCE, power: float = POWER) -> float:
     """Return the distance below its bar at which the gate fails a true rate with chance `power`.
 
     As a fraction of 1, (z_confidence + z_power) standard errors: the normal sample-size formula, A.
@@ -114,7 +116,7 @@ def planned_gate_drop(plan: Plan, confidence: float = 0.95, power: float = 0.8) 
 
 
 def planned_drop(
-    plan: Plan, base_runs: int, confidence: float = 0.95, power: float = 0.8
+    plan: Plan, base_runs: int, confidence: float = CONFIDENCE, power: float = POWER
 ) -> float | None:
     """The drop that `comparison_power` sees with chance `power`, by bisection.
 
@@ -134,7 +136,9 @@ def planned_drop(
     return seen
 
 
-def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float = 0.95) -> float:
+def comparison_power(
+    plan: Plan, drop: float, base_runs: int, confidence: float = CONFIDENCE
+) -> float:
     """The chance that the comparison is significant when all cases get worse in proportion.
 
     Where some cases break wholly instead, the chance is mostly higher: those that still pass stay
@@ -147,7 +151,8 @@ def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float 
             history whose newest report has as many as the plan.
         confidence: of the comparison.
     """
-    head_variance = plan.noise_after(drop) / plan.total + 1 / plan.total**2
+    head_variance = plan.noise_after(drop) / plan.total
+    head_variance += ADDED_PLANNED_RUNS / plan.total**2
     base_variance = plan._replace(runs=base_runs).variance
     pooled = _significance_probability(drop, head_variance + base_variance, confidence)
     if base_runs <= plan.runs:
@@ -159,20 +164,20 @@ def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float 
 
 def _significance_probability(drop: float, variance: float, confidence: float) -> float:
     """Return the probability that a difference with this mean and variance is significant."""
-    standard_errors = drop / (_DISCRETENESS * sqrt(variance))
+    standard_errors = drop / (DISCRETENESS * sqrt(variance))
     z = standard_errors - _NORMAL.inv_cdf(confidence)
     return _NORMAL.cdf(z)
 
 
 def comparison_runs_needed(
-    plan: Plan, drop: float, base_runs: int, power: float = 0.8
+    plan: Plan, drop: float, base_runs: int, power: float = POWER
 ) -> int | None:
     """The fewest runs of each case with which `comparison_power` reaches `power`.
 
-    None where `MOST_RUNS` do not.
+    None where `MAX_ADVISED_RUNS` do not.
     """
     # One by one: as passes are whole numbers, power falls back a little now and then.
-    for runs in range(1, MOST_RUNS + 1):
+    for runs in range(1, MAX_ADVISED_RUNS + 1):
         longer = plan._replace(runs=runs)
         if comparison_power(longer, drop, base_runs) >= power:
             return runs

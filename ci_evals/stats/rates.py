@@ -9,6 +9,7 @@ from statistics import NormalDist, fmean
 from typing import NamedTuple
 
 from ci_evals.stats.distributions import beta_quantile
+from ci_evals.stats.thresholds import ADDED_FLIPPED_RUNS, CONFIDENCE, POPULATION_MIN_CASES
 
 
 class Interval(NamedTuple):
@@ -29,7 +30,7 @@ class Estimate:
     interval: Interval | None
 
 
-def wilson(passed: int, runs: int, confidence: float = 0.95) -> Estimate | None:
+def wilson(passed: int, runs: int, confidence: float = CONFIDENCE) -> Estimate | None:
     """A share with its two-sided score interval, to be shown, not to decide by. None without runs.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference",
@@ -54,17 +55,6 @@ def wilson(passed: int, runs: int, confidence: float = 0.95) -> Estimate | None:
 
 Cells = Iterable[tuple[int, int]]
 """(passed, graded) of each cell."""
-
-ADDED_NOISE = 3
-"""Flipped runs that are added to those seen when the noise is measured.
-
-By exact enumeration of 700 suites (5 to 100 cases, 2 to 10 runs, 1 to 4 flaky cases at any rate,
-the bar at the truth), `fail` is then wrong in 5.1 % at worst; with 1 it was 16.8 %, with 2 it was
-6.9 %.
-"""
-
-FEWEST_CASES = 5
-"""Fewer cases say nothing of others like them."""
 
 
 class Bounds(NamedTuple):
@@ -104,8 +94,8 @@ def pass_rate(cells: Cells) -> PassRate | None:
     n̄ runs each, n̄ being the harmonic mean.
 
     The noise is that between runs of the same cell. It is measured where each cell has two runs or
-    more, with `ADDED_NOISE` so that a few flaky cells that happened to agree do not make it too
-    small; elsewhere all runs count as independent.
+    more, with `ADDED_FLIPPED_RUNS` so that a few flaky cells that happened to agree do not make it
+    too small; elsewhere all runs count as independent.
     """
     graded = [(k, n) for k, n in cells if n]
     if not graded:
@@ -121,7 +111,7 @@ def pass_rate(cells: Cells) -> PassRate | None:
         within = Fraction()
         for (k, n), count in alike.items():
             within += Fraction(count * k * (n - k), n * n * (n - 1))
-        noise = (within + ADDED_NOISE / runs**2) / size**2
+        noise = (within + ADDED_FLIPPED_RUNS / runs**2) / size**2
         n_eff = max(n_eff, rate * (1 - rate) / noise)
     return PassRate(rate, float(n_eff))
 
@@ -140,7 +130,7 @@ def population_rate(cases: Iterable[Cells]) -> PassRate | None:
 
     The noise is that between cases, whose means are taken as a sample: `n_eff` is p·(1-p) over the
     variance of their mean, at least one for each case, at most the graded runs. None with fewer
-    than `FEWEST_CASES` graded cases.
+    than `POPULATION_MIN_CASES` graded cases.
     """
     alike: Counter[tuple[tuple[int, int], ...]] = Counter()  # many cases have few distinct tallies
     runs = 0
@@ -149,7 +139,7 @@ def population_rate(cases: Iterable[Cells]) -> PassRate | None:
         runs += sum([n for _, n in graded])
         if graded:
             alike[graded] += 1
-    if alike.total() < FEWEST_CASES:
+    if alike.total() < POPULATION_MIN_CASES:
         return None
     means: Counter[Fraction] = Counter()
     for cells, count in alike.items():

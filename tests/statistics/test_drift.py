@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ci_evals.stats.drift import (
-    ALARM,
-    BETS,
-    QUIET,
     DriftEvidence,
     log_e_values,
     loss,
     total_evidence,
 )
 from ci_evals.stats.exact_tests import Table
+from ci_evals.stats.thresholds import DRIFT_ALARM, DRIFT_BETS, DRIFT_QUIET
 
 KNOWN = json.loads((Path(__file__).parents[1] / "data" / "drift_histories.json").read_text("utf-8"))
 HISTORIES = {entry["id"]: entry for entry in KNOWN["entries"]}
@@ -30,7 +28,7 @@ Counts = Sequence[tuple[int, int]]
 def evidence_of(reports: Sequence[Counts]) -> list[float]:
     """The evidence after each report of a history, oldest first."""
     sums = [(0, 0)] * len(reports[0])
-    bets = [DriftEvidence()] * len(BETS)
+    bets = [DriftEvidence()] * len(DRIFT_BETS)
     found = []
     for report in reports:
         pairs = list(zip(report, sums, strict=True))
@@ -43,8 +41,8 @@ def evidence_of(reports: Sequence[Counts]) -> list[float]:
 
 
 def test_the_levels_are_those_of_the_known_histories() -> None:
-    assert list(BETS) == KNOWN["bets"]
-    assert (KNOWN["alarm"], KNOWN["quiet"]) == (ALARM, QUIET)
+    assert list(DRIFT_BETS) == KNOWN["bets"]
+    assert (KNOWN["alarm"], KNOWN["quiet"]) == (DRIFT_ALARM, DRIFT_QUIET)
 
 
 @pytest.mark.parametrize("name", HISTORIES)
@@ -83,23 +81,23 @@ def side(most: int) -> st.SearchStrategy[tuple[int, int]]:
     st.lists(st.tuples(side(10), side(900)).map(lambda sides: (*sides[0], *sides[1])), max_size=4)
 )
 def test_the_e_values_are_those_of_scipys_hypergeometric_distribution(tables: list[Table]) -> None:
-    expected = [0.0] * len(BETS)
+    expected = [0.0] * len(DRIFT_BETS)
     for passed, runs, earlier_passed, earlier in tables:
         failed = runs - passed + earlier - earlier_passed
         if runs and earlier:
             chances = stats.hypergeom(runs + earlier, failed, runs)
             ks = range(max(0, failed - earlier), min(runs, failed) + 1)
-            for number, bet in enumerate(BETS):
+            for number, bet in enumerate(DRIFT_BETS):
                 mean = fsum(float(chances.pmf(k)) * exp(bet * k) for k in ks)
                 expected[number] += bet * (runs - passed) - log(mean)
-    found = log_e_values(tables) or (0.0,) * len(BETS)
+    found = log_e_values(tables) or (0.0,) * len(DRIFT_BETS)
     assert found == pytest.approx(expected, abs=1e-8)
 
 
 def test_the_mean_of_the_e_values_is_one_if_nothing_changed() -> None:
     runs, earlier, failed = 3, 30, 4
     chances = stats.hypergeom(runs + earlier, failed, runs)
-    for number in range(len(BETS)):
+    for number in range(len(DRIFT_BETS)):
         mean = 0.0
         for k in range(runs + 1):
             logs = log_e_values([(runs - k, runs, earlier - failed + k, earlier)])

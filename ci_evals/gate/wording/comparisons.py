@@ -5,18 +5,17 @@ from typing import TYPE_CHECKING
 
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
 from ci_evals.gate.baseline import (
-    FURTHER_ROUNDS,
     PoolStep,
 )
 from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import (
-    LEAST_COMPARED,
     Comparison,
     VariantComparison,
 )
 from ci_evals.gate.differences import Difference
 from ci_evals.model.report import Tally
+from ci_evals.stats.thresholds import FURTHER_ROUNDS, MIN_COMPARED_SHARE
 
 if TYPE_CHECKING:
     from ci_evals.gate.outages import FailedRound, Outage
@@ -304,7 +303,7 @@ def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:
     """`1 of 40 compared`, where figures of so few cases say little; else empty."""
     names = (variant.variant, variant.base_variant)
     known = [cell for cell in comparison.cells if cell.kind != "new" and cell.variant in names]
-    if variant.cells >= len(known) * LEAST_COMPARED:
+    if variant.cells >= len(known) * MIN_COMPARED_SHARE:
         return ""
     return f"{variant.cells:,} of {len(known):,} compared"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ci_evals.stats.rates import Interval, wilson
+from ci_evals.stats.thresholds import CONFIDENCE, MAX_UNJUDGED_SHARE
 
 Side = Literal["a", "b", "tie"]
 
@@ -41,10 +42,6 @@ class Pair:
             case "second", "first":
                 return "b"
         return "tie"
-
-
-MOST_UNJUDGED = 0.05
-"""If a larger share of pairs has no judgement, nothing is concluded from the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ class Preference:
     @property
     def has_verdict(self) -> bool:
         """Return True if enough pairs were judged to conclude anything, be it a tie."""
-        return self.unjudged < self.pairs and self.unjudged <= MOST_UNJUDGED * self.pairs
+        return self.unjudged < self.pairs and self.unjudged <= MAX_UNJUDGED_SHARE * self.pairs
 
     @property
     def side(self) -> Side:
@@ -98,7 +95,7 @@ class Preference:
         return "tie"
 
 
-def preference(pairs: Iterable[Pair], confidence: float = 0.95) -> Preference:
+def preference(pairs: Iterable[Pair], confidence: float = CONFIDENCE) -> Preference:
     """Count pairs by case; every case has one vote, however many runs it has."""
     every = tuple(pairs)
     unjudged = [pair for pair in every if not pair.is_judged]

@@ -7,11 +7,12 @@ from typing import Literal
 from rich.text import Text
 
 from ci_evals.format import name_of, number_of, one_line, percent, rate_with_interval
-from ci_evals.plugins.pairwise.preference import MOST_UNJUDGED, CasePreference, Preference
+from ci_evals.plugins.pairwise.preference import CasePreference, Preference
 from ci_evals.reports.markdown import code, plain
 from ci_evals.reports.report_json import stdout_json
 from ci_evals.reports.terminal import UNBOUNDED, columns, draw
 from ci_evals.reports.tools import markdown_table
+from ci_evals.stats.thresholds import MAX_UNJUDGED_SHARE
 
 PairwiseFormat = Literal["table", "markdown", "json"]
 
@@ -42,7 +43,7 @@ class PairwiseReport:
             judged = found.pairs - found.unjudged
             if not judged:
                 return f"NO VERDICT: none of {pairs} was judged"
-            allowed = f"{percent(MOST_UNJUDGED)} may go without"
+            allowed = f"{percent(MAX_UNJUDGED_SHARE)} may go without"
             return f"NO VERDICT: only {judged:,} of {pairs} were judged, {allowed}"
         if found.share is None or found.interval is None:
             return f"no case prefers {a} or {b}: every one is a tie"

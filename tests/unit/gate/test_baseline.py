@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sides import base_of, key_of
 
 from ci_evals.gate.baseline import (
-    POOLED_RUNS,
     TREND_POINTS,
     UNMEASURED,
     BaseCell,
@@ -30,6 +29,7 @@ from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Response, Usage
 from ci_evals.model.result import Result
 from ci_evals.stats.differences import ScoreSums
+from ci_evals.stats.thresholds import POOLED_RUNS
 
 
 def history(evidence: Iterable[tuple[int, int]]) -> History:

@@ -8,7 +8,6 @@ from factories import AGENT, STARTED_AT, Outcome, baseline_of, many, report_of
 
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import (
-    KEPT_REPORTS,
     BaseCell,
     Baseline,
     Evidence,
@@ -23,6 +22,7 @@ from ci_evals.reports.findings import findings
 from ci_evals.reports.summary import summarize
 from ci_evals.stats.overdispersion import overdispersion
 from ci_evals.stats.rates import pass_rate
+from ci_evals.stats.thresholds import KEPT_REPORTS
 
 FAST, STRONG, OTHER = Variant("fast"), Variant("strong"), Variant("other")
 SWINGING = [(3, 3), (1, 3)] * 5

@@ -5,13 +5,8 @@ from dataclasses import replace
 import pytest
 from sides import Counts, base_of, compared, head_of
 
-from ci_evals.gate.power import (
-    ASSUMED_CORRELATION,
-    ASSUMED_RATE,
-    detectable_sentence,
-    power_of,
-    size_sentence,
-)
+from ci_evals.gate.power import detectable_sentence, power_of, size_sentence
+from ci_evals.stats.thresholds import ASSUMED_CORRELATION, ASSUMED_RATE
 
 FORTY = [f"case {n}" for n in range(40)]
 
