@@ -11,19 +11,19 @@ from typing import Any, Final, Literal, NamedTuple
 from ci_evals.format import visible
 
 Node = str | tuple[Any, ...]
-"""As in `markdown_nodes`, which is loaded for the first text that needs it."""
+"""As in `markdown_nodes`, which is imported only for a text that needs it."""
 
 MAX_CHARACTERS: Final = 8000
-"""Of an answer, its images aside; a longer one is shown as text."""
+"""The longest answer that is parsed, not counting its images; a longer one is shown as text."""
 
 MAX_WORDS: Final = 1200
-"""Of either side of a difference; more take too long to compare."""
+"""The most words of either side of a difference; SequenceMatcher takes quadratic time."""
 
 _MAX_IMAGES = 1_000_000  # characters of all images of an answer
 _MAX_COLUMNS = 30
 _MAX_MARKS = 100
 _FEWEST_ROWS = 3
-_FEW_WORDS = 2  # of a cell that follows a blank, as after the commas of prose
+_FEW_WORDS = 2  # of a cell that begins with a blank; more look like prose with commas
 _LEAST_COMMON = 0.3
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _MARKDOWN = re.compile(
@@ -34,10 +34,11 @@ _INLINE = ("strong", "em", "code", "mark", "s", "del", "ins", "img")
 
 
 def elements_of(text: str) -> tuple[Node, ...] | None:
-    """Return the elements of a text that is a table, JSON, an image or Markdown; None if it is
-    none of these, or too long.
+    """Return the elements of a table, JSON, an image or Markdown; None for any other text, and for
+    one that is too long.
 
-    Decoding can make characters that are not visible; the elements have none.
+    All text in the elements is cleaned again: decoding JSON escapes and HTML entities can bring
+    back invisible characters that the answer itself no longer had.
     """
     elements = _parse(text)
     if elements is None:
@@ -53,7 +54,7 @@ def _make_visible(node: Node) -> Node:
 
 
 def _parse(text: str) -> tuple[Node, ...] | None:
-    images = sum(len(found[0]) for found in _IMAGE.finditer(text))
+    images = sum(len(image[0]) for image in _IMAGE.finditer(text))
     if len(text) - images > MAX_CHARACTERS or images > _MAX_IMAGES:
         return None
     if images:
@@ -61,6 +62,7 @@ def _parse(text: str) -> tuple[Node, ...] | None:
 
         if re.fullmatch(IMAGE, text.strip()):
             return (("img", text.strip(), "the answer"),)
+    # From strict to lax: an array of objects is JSON, too, and Markdown fits nearly any text.
     rows = _as_table(text)
     if rows is not None:
         return (_table_of(rows),)
@@ -76,7 +78,7 @@ def _parse(text: str) -> tuple[Node, ...] | None:
 
 
 def _as_json(text: str) -> str | None:
-    """Lay out a JSON object or array, on several lines if it needs them; None if it is neither."""
+    """Indent a JSON object or array, unless it fits on one line; None for any other text."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -95,7 +97,7 @@ def _table_of(rows: Sequence[Sequence[str]]) -> Node:
 
 
 def _as_table(text: str) -> list[list[str]] | None:
-    """Return the rows of a table, the names first: of CSV, TSV or a JSON array of objects."""
+    """Return the rows of CSV, TSV or a JSON array of objects, the column names first."""
     text = text.strip()
     if text.startswith("["):
         rows = _rows_of_objects(text)
@@ -130,6 +132,7 @@ def _rows_of_lines(text: str) -> list[list[str]] | None:
         return None
     if len(rows) < _FEWEST_ROWS or len({len(row) for row in rows}) > 1:
         return None
+    # Lines of prose may have the same number of commas, but a blank follows each of them.
     for cell in chain.from_iterable(rows):
         if cell.startswith(" ") and (len(rows[0]) == 2 or len(cell.split()) > _FEW_WORDS):
             return None
@@ -157,7 +160,7 @@ class Range(NamedTuple):
 
 
 def wrap(nodes: Sequence[Node], spans: Sequence[Range], tag: str) -> tuple[Node, ...]:
-    """Wrap spans of the `text_of` some nodes in elements."""
+    """Wrap spans of a text in elements named `tag`; positions refer to `text_of(nodes)`."""
     wrapped, _ = _wrap(nodes, spans, tag, 0)
     return wrapped
 
@@ -165,7 +168,7 @@ def wrap(nodes: Sequence[Node], spans: Sequence[Range], tag: str) -> tuple[Node,
 def _wrap(
     nodes: Sequence[Node], spans: Sequence[Range], tag: str, start: int
 ) -> tuple[tuple[Node, ...], int]:
-    """Wrap the spans in nodes that begin at `start`; return the place after them, too."""
+    """Wrap the spans in nodes that begin at `start`; return them and the position after them."""
     wrapped: list[Node] = []
     for node in nodes:
         if isinstance(node, str):
@@ -177,7 +180,7 @@ def _wrap(
             children, start = _wrap(node[1:], spans, tag, start)
             wrapped.append((node[0], *children))
             if node[0] not in _INLINE:
-                start += 1
+                start += 1  # the line break that `text_of` adds after a block
     return tuple(wrapped), start
 
 
@@ -197,20 +200,22 @@ def _wrap_text(text: str, spans: Sequence[Range], tag: str, start: int) -> Itera
 
 def mark(nodes: Sequence[Node], passages: Iterable[str], tag: str = "mark") -> tuple[Node, ...]:
     """Wrap the passages wherever they are in the text of some nodes."""
+    # Of alternatives, a regular expression takes the first that matches, not the longest.
     longest_first = sorted(filter(None, passages), key=len, reverse=True)
     if not longest_first:
         return tuple(nodes)
     expression = "|".join(re.escape(passage) for passage in longest_first)
-    found = re.finditer(expression, text_of(nodes))
-    return wrap(nodes, [Range(*each.span()) for each in islice(found, _MAX_MARKS)], tag)
+    matches = re.finditer(expression, text_of(nodes))
+    return wrap(nodes, [Range(*match.span()) for match in islice(matches, _MAX_MARKS)], tag)
 
 
 def mark_difference(
     old: Sequence[Node], new: Sequence[Node]
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """Wrap the words that only the old nodes have in `del`, and those of the new ones in `ins`.
+    """Wrap words that only the old nodes have in `del`, and words that only the new ones have in
+    `ins`.
 
-    Nothing is wrapped where the two have too little in common, or too many words.
+    Nothing is wrapped if the two have too little in common, or too many words.
     """
     removed: list[Range] = []
     added: list[Range] = []
@@ -236,19 +241,20 @@ def json_text(value: Any) -> str:
 
 
 class Piece(NamedTuple):
-    """A text that both sides have, or only the old one, or only the new one."""
+    """A text of both sides, or of only the old or the new one."""
 
     kind: Literal["same", "old", "new"]
     text: str
 
 
 def word_diff(old: str, new: str) -> tuple[Piece, ...] | None:
-    """Return the pieces that make `new` out of `old`; None where they have too little in common, or
-    too many words.
+    """Return the pieces that turn `old` into `new`; None if they have too little in common, or too
+    many words.
     """
     before, after = split_words(old), split_words(new)
     if max(len(before), len(after)) > MAX_WORDS:
         return None
+    # By default, words that are frequent in a long text would never match.
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     if matcher.ratio() < _LEAST_COMMON:
         return None
@@ -266,7 +272,7 @@ def pieces_of(
     """Yield the pieces; a blank between two changed words belongs to both changes.
 
     Args:
-        steps: what makes `after` out of `before`, as `SequenceMatcher.get_opcodes` returns it.
+        steps: how to turn `before` into `after`, in the form of `SequenceMatcher.get_opcodes`.
         before: the words of the old text.
         after: the words of the new text.
     """

@@ -1,4 +1,4 @@
-"""The pictures of report.html as coordinates and path data, without any text of others."""
+"""The charts of report.html as coordinates and path data."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.reports.variants import VariantReport, rate_in
 
 MAX_LINES = 6
-"""The most lines of a chart that are still distinguishable."""
+"""The most lines that can be told apart in one chart."""
 
 _SPARK_REPORTS = 9
 _SPARK_HEIGHT, _SPARK_STEP = 12, 4
 _TREND_REPORTS = 30
 _FEWEST_POINTS = 3
-_LEAST_SPAN = 0.1
+_LEAST_SPAN = 0.1  # else an axis would blow up a difference of a single run
 _LABEL_HEIGHT = 12
 _ROOM = 0.05  # beyond the lowest and the highest value of an axis, as a share of its span
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
@@ -51,7 +51,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(rates: Sequence[float]) -> Scale:
-    """Return one axis for some rates: up to 100 %, and from 0 % unless all are above the middle."""
+    """Return an axis for some rates, up to 100 %. It begins at 0 % unless all are above 50 %."""
     lowest = min(rates, default=0.0)
     if lowest < 0.5:
         return Scale(0.0, 1.0)
@@ -81,12 +81,15 @@ def rate_chart(
     bar: float | None = None,
     base: float | None = None,
 ) -> RateChart | None:
-    """Draw a pass rate; None where nothing was graded.
+    """Draw a pass rate; None if nothing was graded.
 
     Args:
         scale: the axis.
-        rate: as a fraction, as are its bounds `lower` and `upper`, the `bar`, and the rate on the
-            baseline (`base`).
+        rate: a fraction, as are all other arguments.
+        lower: the lower end of its interval.
+        upper: the upper end of its interval.
+        bar: the bar that it must reach.
+        base: the rate on the baseline.
     """
     if rate is None or lower is None or upper is None:
         return None
@@ -119,12 +122,12 @@ def rate_chart(
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """One cell's pass rate as columns, the oldest report first.
+    """One cell's pass rate in the last reports as columns, oldest first.
 
     Attributes:
         before: path data of the earlier reports.
         here: path data of this one.
-        text: both in words.
+        text: all columns in words.
     """
 
     before: str
@@ -137,13 +140,14 @@ def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> Spark | N
     base = comparison.base_of(key) if comparison else None
     if base is None:
         return None
-    newest_first = [each.tally for each in base.history.evidence if each.graded]
+    newest_first = [evidence.tally for evidence in base.history.evidence if evidence.graded]
     earlier = newest_first[: _SPARK_REPORTS - 1][::-1]
     if not earlier:
         return None
     tallies = [*earlier, here] if here.graded else earlier
     columns = []
     for number, tally in enumerate(tallies):
+        # A column of 0 % keeps two pixels, so that it does not look like a missing report.
         top = min(_SPARK_HEIGHT - 2, round((1 - tally.rate) * _SPARK_HEIGHT))
         columns.append(f"M{2 + number * _SPARK_STEP} {_SPARK_HEIGHT}V{top}")
     return Spark(
@@ -167,8 +171,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The values of one variant, oldest first; the last one is of this report. `number` selects
-    its style.
+    """The values of one variant, oldest first; the last one is this report's. `number` selects its
+    style.
     """
 
     variant: Variant
@@ -182,9 +186,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class TrendChart:
-    """Pass rates over reports in a picture of `width` × `height`; `grid` are labelled heights.
+    """Pass rates over reports in a chart of `width` × `height`; `grid` has labelled heights.
 
-    `since` is where the reports begin that together pass less often; None if none do.
+    `since` is the place from which the reports together pass less often; None without drift.
     """
 
     width: int
@@ -209,15 +213,14 @@ def trend_chart(
     bar: float | None,
     since_s: float | None = None,
 ) -> TrendChart | None:
-    """Draw the pass rates of the last reports and of this one; None with too few of them for a
-    line.
+    """Draw the pass rates of the last reports and this one; None if they are too few for a line.
 
     Args:
-        report: this one.
-        comparison: has the earlier ones.
-        variants: its variants.
-        bar: the suite's.
-        since_s: the start of the report from which on passes are missing, if they are.
+        report: this report.
+        comparison: its comparison, which has the earlier reports.
+        variants: the variants of this report.
+        bar: the suite's bar.
+        since_s: when the first report of the lower level started; None without drift.
     """
     if comparison is None:
         return None
@@ -263,7 +266,7 @@ def trend_chart(
     since = None
     if since_s is not None:
         places = [place for place, point in enumerate(earlier) if point.report.started_at < since_s]
-        if places:  # else the loss began before the picture does
+        if places:  # else the loss began before the first report of the chart
             since = round((places[-1] + 0.5) / len(earlier) * width, 1)
     return TrendChart(
         width=width,
@@ -291,11 +294,11 @@ def _round_rates(bottom: float, top: float) -> Iterator[float]:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Variants as points: their pass rate against what they take, in a picture of `width` ×
+    """Variants as points: their pass rate against their cost or latency, in a chart of `width` ×
     `height`.
 
-    `labels` are the heights of their names; None for a variant without a name there. Of many
-    variants, only those have one that no other beats in both directions.
+    `labels` has the height of each name; None for a variant without a label. Of many variants, only
+    those that no other one beats are labelled.
     """
 
     title: str
@@ -313,9 +316,7 @@ class Scatter:
 
 
 def scatters(variants: Sequence[VariantReport]) -> Iterator[Scatter]:
-    """Yield cost and latency against the pass rate, where they are known of two variants or
-    more.
-    """
+    """Yield the charts of cost and latency, if these are known for two variants or more."""
     costs = []
     latencies = []
     for each in variants:
@@ -355,7 +356,7 @@ def _scatter(
 
 
 def _labels(points: Sequence[Point]) -> list[float | None]:
-    """Return the height of each point's name, so that no name covers another."""
+    """Return the height of each point's label, so that none covers another."""
     heights: list[float] = []
     labels: list[float | None] = []
     for point in points:
@@ -371,8 +372,9 @@ def _labels(points: Sequence[Point]) -> list[float | None]:
 
 
 def _beats(one: Point, other: Point) -> bool:
-    """Return True if one point is better than another in one direction, and no worse in the other
-    one.
+    """Return True if a point is better in one direction, and not worse in the other one.
+
+    Better is further left (cheaper or faster) and further up, where `y` is smaller.
     """
     no_worse = one.x <= other.x and one.y <= other.y
     better = one.x < other.x or one.y < other.y

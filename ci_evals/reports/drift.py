@@ -1,4 +1,4 @@
-"""Drift of the base branch as reports show it."""
+"""The drift of the base branch in sentences."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -16,27 +16,30 @@ MOST_CELLS: Final = 3
 def drift_alarms(summary: Summary) -> Sequence[DriftAlarm]:
     """Return the variants that pass less often on the base branch than before.
 
-    A report of the default branch counts itself. In any other one, it is as its baseline had it.
+    A report of the default branch is counted, too. Any other report shows the drift of its
+    baseline.
     """
     comparison = summary.compared
     if comparison is None:
         return ()
     report, baseline = summary.report, comparison.baseline
     drift: Drift | None
+    # A pull request's runs are of code that may never be merged, so they are no evidence.
     if report.suite.on_default_branch:
         drift = follow(report, summary.cells, baseline, summary.gate)
     else:
         drift = accepted(baseline, summary.gate, report_ref(report))
     if drift is None:
         return ()
+    # A renamed variant has its evidence under the name that it has on the base.
     variants = {*report.plan.variants, *map(comparison.base_variant, report.plan.variants)}
     return alarms(drift, variants)
 
 
 def drift_notes(summary: Summary) -> Iterator[Note]:
-    """Yield a note for each alarm, and for a level that cannot be accepted.
+    """Yield a note for each alarm, and one if `gate.drift_since` names an unknown commit.
 
-    They are brief on the default branch only: no pull request is to blame.
+    The alarms are brief on the default branch only, as no pull request can do anything about them.
     """
     brief = summary.report.suite.on_default_branch is True
     for alarm in drift_alarms(summary):
@@ -93,7 +96,7 @@ def drift_details(alarm: DriftAlarm) -> Iterator[str]:
 
 
 def drift_command(alarm: DriftAlarm) -> str:
-    """Return what lists the commits since the last good report; empty if there are none."""
+    """Return the command that lists the commits since the last good report; empty without any."""
     after = alarm.after
     if after is None or not after.commit or not alarm.newest.commit or _is_of_one_commit(alarm):
         return ""
@@ -101,7 +104,7 @@ def drift_command(alarm: DriftAlarm) -> str:
 
 
 def _is_of_one_commit(alarm: DriftAlarm) -> bool:
-    """Return True if the loss came without a commit, as with a new version of a model."""
+    """Return True if the loss came without a commit, for example with a new version of a model."""
     return alarm.after is not None and alarm.after.revision == alarm.newest.revision
 
 
@@ -119,7 +122,7 @@ def _points(share: float) -> str:
 
 
 def _day(alarm: DriftAlarm) -> str:
-    """`3 November`, with its year if that is not the one of the newest report."""
+    """`3 November`, with the year if the newest report is from another one."""
     day = datetime.fromtimestamp(alarm.since.started_at, UTC)
     text = f"{day.day} {day:%B}"
     if day.year != datetime.fromtimestamp(alarm.newest.started_at, UTC).year:

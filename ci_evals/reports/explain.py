@@ -68,11 +68,11 @@ class Explanation:
     """One cell. Without a comparison, the fields about it are None or empty.
 
     Attributes:
-        head: the passed and graded runs that are evidence; recorded answers are none.
-        runs: every run by itself, the confirm runs last.
-        base_runs: every run in the newest report of the baseline.
-        asked: what the runs sent to the provider: the rendered prompt, or the case's input.
-        asked_on_base: what the `base_runs` sent.
+        head: the passed and graded runs that are evidence, without recorded answers.
+        runs: every single run, the confirm runs last.
+        base_runs: every single run in the newest report of the baseline.
+        asked: the rendered prompt that was sent to the provider, or the case's input.
+        asked_on_base: the same of the `base_runs`.
     """
 
     suite: str
@@ -108,15 +108,15 @@ class Explanation:
 
     @property
     def facts(self) -> list[str]:
-        """Sentences on the cell, the runs that are not evidence, the test and the baseline."""
+        """Sentences about the cell, the runs that are not evidence, the test and the baseline."""
         recorded = sum(run.first.recorded for run in self.runs)
         reused = sum(run.first.reused for run in self.runs)
-        of = number_of(len(self.runs), "run")
+        total = number_of(len(self.runs), "run")
         no_evidence = []
         if reused:
-            no_evidence.append(f"{reused:,} of {of} reused")
-        if recorded > reused:
-            no_evidence.append(f"{recorded - reused:,} of {of} recorded")
+            no_evidence.append(f"{reused:,} of {total} reused")
+        if recorded > reused:  # each reused run is recorded, too
+            no_evidence.append(f"{recorded - reused:,} of {total} recorded")
         facts = [self.sentence]
         if no_evidence:
             facts.append(f"{' and '.join(no_evidence)}: no evidence for a comparison")
@@ -132,8 +132,8 @@ def explanations(
 
     Args:
         summary: the report and its comparison.
-        cells: their numbers.
-        base: the newest report of the baseline, if available.
+        cells: the numbers of the cells.
+        base: the newest report of the baseline, if it is available.
     """
     base_cells = {}
     if base is not None:
@@ -185,7 +185,7 @@ def _explain(summary: Summary, cell: int) -> Explanation:
 
 
 def _compare(explained: Explanation, comparison: Comparison, key: CellKey) -> Explanation:
-    """Add what the comparison found of a cell, if it knows it."""
+    """Add the comparison's result to an explanation, if the comparison has the cell."""
     found = comparison.by_key.get(key)
     if found is None:
         return explained
@@ -212,7 +212,7 @@ def _base_entries(comparison: Comparison, key: CellKey) -> Iterator[BaseEvidence
     for step in cell.history.steps():
         pooled = step.outcome in ("recent", "disagrees", "before a drop", "before a change")
         sentence = step_sentence(step)
-        if is_broken:
+        if is_broken:  # the base fails this variant itself, so nothing was compared with it
             pooled, sentence = False, f"{tally_text(step.evidence.tally)}, not compared"
         yield BaseEvidence(
             report=refs[step.evidence.report],
@@ -224,7 +224,7 @@ def _base_entries(comparison: Comparison, key: CellKey) -> Iterator[BaseEvidence
 
 
 def _runs_of(report: SuiteReport, cell: int) -> tuple[RunView, ...]:
-    """Return every run of a cell by itself, the confirm runs last."""
+    """Return every single run of a cell, the confirm runs last."""
     planned = report.results(report.plan.indices(cell))
     runs = [RunView((result,)) for result in planned]
     if more := report.confirmation:
@@ -234,7 +234,7 @@ def _runs_of(report: SuiteReport, cell: int) -> tuple[RunView, ...]:
 
 
 def _question(report: SuiteReport, cell: int) -> str | None:
-    """Return what the runs of a cell asked; None if that is not known."""
+    """Return the prompt of a cell's runs; None if it is not known."""
     first = next(report.results(report.plan.indices(cell)), None)
     asked = asked_text(report.plan.case(cell), first)
     return abridge(asked, 2 * TEXT_CHARACTERS) or None
@@ -243,24 +243,24 @@ def _question(report: SuiteReport, cell: int) -> str | None:
 # JSON.
 
 
-def render_json(found: Sequence[Explanation]) -> str:
-    """Return one line of JSON: the fields of each `Explanation`, and every run by itself."""
+def render_json(explained: Sequence[Explanation]) -> str:
+    """Return one line of JSON with the fields of each `Explanation` and of every run."""
     cells = []
-    for each in found:
-        cell = {field.name: getattr(each, field.name) for field in fields(each)}
-        cell["runs"] = [_run_fields(run) for run in each.runs]
-        cell["base_runs"] = [_run_fields(run) for run in each.base_runs]
+    for explanation in explained:
+        cell = {field.name: getattr(explanation, field.name) for field in fields(explanation)}
+        cell["runs"] = [_run_fields(run) for run in explanation.runs]
+        cell["base_runs"] = [_run_fields(run) for run in explanation.base_runs]
         cells.append(cell)
     return stdout_json({"schema_version": SCHEMA_VERSION, "cells": cells})
 
 
 def _run_fields(run: RunView) -> Mapping[str, Any]:
-    """Return a run for programs.
+    """Return the fields of a run in the JSON.
 
-    A `confirming` one was made because the cell was a suspect; a `recorded` one was answered by a
-    journal instead of the provider, a `reused` one because nothing that its answer depends on has
-    changed. `output` is the beginning of the answer, `whole` are files in the results folder with
-    answers that were too long for the journal.
+    A `confirming` run was made because the cell was a suspect. A `recorded` run was answered from a
+    journal instead of the provider; a `reused` one is recorded because nothing that its answer
+    depends on has changed. `output` is the beginning of the answer, and `whole` lists files in the
+    results folder with answers that were too long for the journal.
     """
     result, response, answer = run.first, run.first.response, run.answer
     return {
@@ -332,12 +332,12 @@ def _base_line(entry: BaseEvidence, cell: Explanation) -> str:
     return f"{name}: {entry.sentence}"
 
 
-def render_text(found: Sequence[Explanation]) -> str:
-    """Return text for a terminal. No name and no answer can move the cursor or command a CI
-    runner.
+def render_text(explained: Sequence[Explanation]) -> str:
+    """Return text for a terminal, in which no name or answer can move the cursor or give commands
+    to a CI runner.
     """
-    several = len({each.suite for each in found}) > 1
-    cells = ["\n".join(_text_lines(each, several_suites=several)) for each in found]
+    several = len({each.suite for each in explained}) > 1
+    cells = ["\n".join(_text_lines(each, several_suites=several)) for each in explained]
     return without_commands("\n\n".join(cells)) + "\n"
 
 
@@ -378,10 +378,10 @@ def _name(text: str) -> str:
     return name_of(text, LINE_CHARACTERS)
 
 
-def render_markdown(found: Sequence[Explanation]) -> str:
-    """Return Markdown in which nothing that others wrote acts."""
-    several = len({each.suite for each in found}) > 1
-    cells = ["\n".join(_paragraphs(each, several_suites=several)).strip() for each in found]
+def render_markdown(explained: Sequence[Explanation]) -> str:
+    """Return Markdown in which foreign text formats, links and notifies nothing."""
+    several = len({each.suite for each in explained}) > 1
+    cells = ["\n".join(_paragraphs(each, several_suites=several)).strip() for each in explained]
     return "\n\n".join(cells) + "\n"
 
 
@@ -438,7 +438,7 @@ def _run_line(run: RunView) -> str:
 
 
 def _reasons(run: RunView) -> Iterator[str]:
-    """Yield why runs ended as they did."""
+    """Yield the error, or the verdict and reason of each grade."""
     if run.error:
         yield run.error
     yield from run.frames
@@ -463,18 +463,19 @@ def _mark(*, passed: bool) -> str:
 
 
 def _left_behind(run: RunView) -> list[str]:
-    """Return the last lines of what a run left behind that crashed elsewhere than in Python:
-    stderr, a stack.
+    """Return the last lines of stderr or of a stack, if a run crashed outside of Python code.
+
+    A Python crash is shown with its frames instead.
     """
     if run.detail is None or run.frames:
         return []
-    said = " ".join(reason.text for reason in reasons_of(run.first))
+    reasons = " ".join(reason.text for reason in reasons_of(run.first))
     lines = [line for line in run.detail.splitlines() if line.strip()]
-    return [line for line in lines[-SOME:] if line.strip() not in said]
+    return [line for line in lines[-SOME:] if line.strip() not in reasons]
 
 
 def _context_lines(run: RunView) -> Iterator[str]:
-    """Yield the texts that were retrieved for an answer, and what else is known of it."""
+    """Yield the texts that were retrieved for an answer, and its metadata."""
     if run.context is not None:
         yield f"context: {number_of(len(run.context), 'text')}"
         for line in passage_lines(run.context):

@@ -1,4 +1,4 @@
-"""The files that a run leaves behind, one for each report format."""
+"""The report files of a run, one for each format."""
 
 import re
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ class Format(NamedTuple):
 
     Args:
         file: the name of its file.
-        render: makes its bytes.
-        beginning: a regular expression that the beginning of the file matches, and files of the
-            same name from elsewhere do not.
+        render: yields its bytes.
+        beginning: a regular expression that matches the beginning of our file, but not of another
+            program's file of the same name.
     """
 
     file: str
@@ -30,17 +30,19 @@ class Format(NamedTuple):
 
 
 FORMATS: Registry[Format] = registry.FORMATS
-"""The formats by name; each loads when it is first used."""
+"""The formats by name; each is imported when it is first used."""
 
 
 def remove_reports(folder: Path, formats: Iterable[str] = ()) -> None:
-    """Remove the reports of an earlier run, which would contradict those of the next.
+    """Remove the reports of an earlier run, which would contradict the reports of the next one.
 
-    Files of the same names that are not ours stay. Unfinished files of a killed process go.
+    Unfinished files of a killed process are removed, too. Files of the same names that another
+    program wrote are kept.
 
     Args:
         folder: the results folder.
-        formats: what the suite writes; of our own formats, the others are removed, too.
+        formats: the formats that the suite writes. Reports in any of our own formats are removed in
+            addition, as an earlier run may have been told to write them.
 
     Raises:
         StorageError: a report cannot be removed.
@@ -68,7 +70,7 @@ def remove_reports(folder: Path, formats: Iterable[str] = ()) -> None:
 
 
 def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> None:
-    """Write the chosen formats into `out`; each file appears whole or not at all."""
+    """Write the chosen formats into `out`; each file is replaced atomically."""
     for name in formats:
         format_ = FORMATS[name]
         write_atomically(out / format_.file, format_.render(summary))

@@ -1,6 +1,6 @@
-"""Everything that a person is shown of a summary, in the order of reading.
+"""The sentences and figures of a summary for people, in the order of reading.
 
-The pages for people are views of `findings`: terminal, summary.md, the comment and report.html.
+The terminal, summary.md, the comment and report.html are all views of `findings`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ from ci_evals.reports.variants import (
 from ci_evals.reports.view import FEW, MANY, SOME, CaseView, CellView, case_views, covers
 
 _HEADLINE_CHARACTERS: Final = 80  # two lines of a phone
-_REASON_CHARACTERS: Final = 80  # of what cases that share a row missed
+_REASON_CHARACTERS: Final = 80  # of the reason of a row that several cases share
 
 # The headline.
 
@@ -80,10 +80,10 @@ class Headline:
     """The outcome in a sentence: `2 cases regressed: refund, cancel`.
 
     Attributes:
-        sentence: what happened, by name where single cases decided.
+        sentence: the outcome, naming the cases that decided.
         short: the same without names.
-        evidence: what the verdict says beyond it; may be empty.
-        is_outcome: it says how many runs passed, and nothing else.
+        evidence: the rest of the verdict's reason; may be empty.
+        is_outcome: it states how many runs passed, and nothing else.
     """
 
     sentence: Sentence
@@ -93,8 +93,10 @@ class Headline:
 
 
 def _headline(summary: Summary) -> Headline:
-    """Return what decided, in few words, or else the verdict's own reason."""
+    """Return what decided in a few words, or the verdict's own reason if that is as short."""
     verdict = summary.verdict
+    # The order matters: regressions and errors explain a verdict before any bar does, and a run
+    # that proves the suite unchanged has no results of its own that could pass or miss one.
     match verdict.leading:
         case RuleVerdict(rule="critical" | "regressions"):
             return _regression_headline(summary, verdict.leading)
@@ -125,7 +127,7 @@ def _reason(summary: Summary) -> Headline:
 
 
 def _evidence(summary: Summary) -> str:
-    """Return the verdict's reason without what part of the suite was judged."""
+    """Return the verdict's reason without the clause on the part of the suite that was judged."""
     return "; ".join((summary.verdict.sentence, *summary.verdict.further))
 
 
@@ -137,7 +139,7 @@ def _head(
     evidence: str = "",
     is_outcome: bool = False,
 ) -> Headline:
-    """End with what part of the suite was judged, if it was not all."""
+    """Return a headline that ends with the part of the suite that was judged, if not all was."""
     part = part_of_suite(summary.report)
     if part:
         part = f" ({part})"
@@ -150,6 +152,7 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
     """
     regressed = cells_by_group(summary)["regressed"]
     blocking = summary.verdict.blocking_cells
+    # With `on_regression: warn`, no cell blocks, but the regressed ones still decided.
     cells = [cell for cell in regressed if cell.key in blocking] or regressed
     cases = case_views(cells)
     short = f"{_count_cases(summary, cases)} regressed"
@@ -164,9 +167,9 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
 
 
 def _shared_tags(summary: Summary, cases: Sequence[CaseView]) -> Sequence[TagComparison]:
-    """Return the tags that say more than a list of cases.
+    """Return the tags that explain all regressed cases, if they say more than a list of names.
 
-    These are few, most cases of each got worse, and together they have all that regressed.
+    Most cases of each of these tags got worse.
     """
     if len(cases) <= FEW:
         return ()
@@ -178,7 +181,7 @@ def _shared_tags(summary: Summary, cases: Sequence[CaseView]) -> Sequence[TagCom
 
 
 def _broken_tags(summary: Summary) -> Sequence[TagComparison]:
-    """Return the first tags that fell, most cases of which are worse or may be so."""
+    """Return the first tags that fell and whose cases are mostly worse, or possibly worse."""
     if summary.compared is None:
         return ()
     worse = {cell.case for cell in summary.compared.select("regressed", "suspect")}
@@ -187,6 +190,7 @@ def _broken_tags(summary: Summary) -> Sequence[TagComparison]:
     for tag in summary.compared.fallen_tags:
         cases = {case.id for case in summary.report.plan.cases if tag.tag in case.tags}
         broken = cases & worse
+        # A tag whose broken cases all have a surer tag adds a name, but no information.
         if 2 * len(broken) > len(cases) and not broken <= explained:
             chosen.append(tag)
             explained |= broken
@@ -210,7 +214,7 @@ def _name_tags(tags: Sequence[TagComparison]) -> Iterator[str]:
 def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
     """`pass rate fell from 100 % on main to 83.3 % on gpt-4o: tag refund (95 → 12 %)`.
 
-    Of several variants it names none: `pass rate fell on 6 of 6 variants: tags …`.
+    Several variants are only counted: `pass rate fell on 6 of 6 variants: tags …`.
     """
     comparison = summary.compared
     if comparison is None or rule.variant is None:
@@ -233,7 +237,7 @@ def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
 
 
 def _broken(summary: Summary) -> Iterator[str]:
-    """Yield what explains the fall of a variant: tags, else the cases that are probably worse."""
+    """Yield the tags that explain the fall of a variant, else the cases that are probably worse."""
     tags = _broken_tags(summary)
     cells = cells_by_group(summary)
     if tags:
@@ -245,7 +249,7 @@ def _broken(summary: Summary) -> Iterator[str]:
 
 
 def _error_headline(summary: Summary) -> Headline:
-    """`30 of 60 runs errored, all on gpt: 429: slow down`, unless the reason is as short."""
+    """`30 of 60 runs errored, all on gpt: 429: slow down`, or the verdict's reason if short."""
     if len(summary.verdict.reason) <= _HEADLINE_CHARACTERS:
         return _reason(summary)
     report, verdict = summary.report, summary.verdict
@@ -294,7 +298,7 @@ def _pass_headline(summary: Summary) -> Headline:
 
 
 def _says_how_many_passed(leading: object, graded: int) -> bool:
-    """Return True for the whole suite where every run had to pass, and did."""
+    """Return True if every run of the whole suite had to pass, and did."""
     return (
         isinstance(leading, ScopeVerdict)
         and leading.kind == "suite"
@@ -339,11 +343,11 @@ def _doubt_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
     return _head(summary, short, names, evidence=_evidence(summary))
 
 
-_MOST_NAMED: Final = MANY  # cases; more are only counted
+_MOST_NAMED: Final = MANY  # more cases are only counted
 
 
 def _count_cases(summary: Summary, cases: Sequence[CaseView]) -> str:
-    """`6 cases`, or `128 of 150 cases` where they are too many to be named."""
+    """`6 cases`, or `128 of 150 cases` if they are too many to be named."""
     if len(cases) <= _MOST_NAMED:
         return number_of(len(cases), "case")
     judged = [case for case in summary.report.plan.cases if case.quarantine is None]
@@ -352,9 +356,9 @@ def _count_cases(summary: Summary, cases: Sequence[CaseView]) -> str:
 
 def _name_cases(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
     """Return ` on 6 variants: refund (critical), cancel and 4 more`, or `: refund on gpt-4o, cancel
-    on 2 variants`, which is empty where they are many.
+    on 2 variants`; nothing if the cases are too many to be named.
 
-    At most as many names as fit into two lines on a phone, and at least one.
+    It has at least one name, and no more than fit into two lines on a phone.
     """
     if len(cases) > _MOST_NAMED:
         return ()
@@ -370,7 +374,7 @@ def _name_cases(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
             name.append(" (critical)")
         if not common:
             name += _place_of_case(summary, case)
-        room -= len("".join(name)) + 2
+        room -= len("".join(name)) + 2  # and the separator
         if room < 0 and named:
             break
         names.append(", " if named else ": ")
@@ -382,7 +386,7 @@ def _name_cases(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
 
 
 def _common_place(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
-    """Return ` on 6 variants` or ` on gpt-4o` if that is so of every case; else nothing."""
+    """Return ` on 6 variants` or ` on gpt-4o` if this is true of every case; else nothing."""
     places = {_place_of_case(summary, case) for case in cases}
     if len(places) > 1:
         return ()
@@ -390,7 +394,7 @@ def _common_place(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
 
 
 def _place_of_case(summary: Summary, case: CaseView) -> Sentence:
-    """` on gpt-4o`, ` on 2 variants`; ` over 6 variants` where none shows it by itself."""
+    """` on gpt-4o`, ` on 2 variants`, or ` over 6 variants` if no variant shows it by itself."""
     worse = worse_case(summary, case)
     if worse and not worse.variants:
         return (f" over {number_of(worse.cells, 'variant')}",)
@@ -404,10 +408,10 @@ def _place_of_case(summary: Summary, case: CaseView) -> Sentence:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """A case that decided, or that was fixed, as figures in columns: `30/30` on the base, `4/10`
-    here, `p < 0.001`. Many that failed for the same reason share one.
+    """A case that decided or was fixed, as figures in columns: `30/30` on the base, `4/10` here,
+    `p < 0.001`. Many cases that failed for the same reason share a row.
 
-    `base` is empty where it was not compared.
+    `base` is empty if the case was not compared.
     """
 
     kind: CellGroup
@@ -425,6 +429,7 @@ ROWS: Final[tuple[CellGroup, ...]] = ("regressed", "probably worse", "failing", 
 def _rows(summary: Summary, kind: CellGroup) -> Iterator[CaseRow]:
     cases = case_views(cells_by_group(summary)[kind])
     groups: Sequence[Sequence[CaseView]] = [[case] for case in cases]
+    # The same reason says most; the same grader is the coarser choice for a list still too long.
     if len(cases) > SOME:
         groups = list(alike_cases(cases))
     if len(groups) > SOME:
@@ -488,7 +493,7 @@ def brief_chance(p: float | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """A summary in sentences for people; each part is computed on first use."""
+    """A summary in sentences and figures for people; each part is computed on first use."""
 
     summary: Summary
 
@@ -508,7 +513,7 @@ class Findings:
 
     @property
     def evidence(self) -> str:
-        """The verdict beyond the headline; empty if rows of regressed cells say it."""
+        """The verdict's reason beyond the headline; empty if rows of regressed cells show it."""
         if self.cells["regressed"]:
             return ""
         return self._headline.evidence
@@ -556,7 +561,7 @@ class Findings:
 
     @property
     def cells(self) -> Mapping[CellGroup, Sequence[CellView]]:
-        """Every cell, by what is to be said of it."""
+        """Every cell, by its group."""
         return cells_by_group(self.summary)
 
     @cached_property
@@ -566,7 +571,7 @@ class Findings:
 
     @cached_property
     def broken_tags(self) -> Sequence[TagComparison]:
-        """The tags that fell, most cases of which are worse or may be so; few, the surest first."""
+        """The first tags that fell and whose cases are mostly worse, the surest first."""
         return _broken_tags(self.summary)
 
     @cached_property
@@ -590,7 +595,7 @@ class Findings:
 
     @property
     def first_cell(self) -> CellView | None:
-        """The cell to look at first; None where all groups with cells are folded."""
+        """The cell to look at first; None if all groups with cells are folded."""
         for group in self.groups:
             for entry in group.entries:
                 if entry.cell is not None and not group.folded:
@@ -599,12 +604,12 @@ class Findings:
 
     @cached_property
     def variant_changes(self) -> Mapping[Variant, VariantChange]:
-        """Each variant against the baseline; empty without a comparison."""
+        """Each variant compared with the baseline; empty without a comparison."""
         return variant_changes(self.summary)
 
     @cached_property
     def leaderboard(self) -> tuple[Standing, ...]:
-        """The variants by rank, the best first; empty where nobody needs an order."""
+        """The variants by rank, the best first; empty if a ranking makes no sense."""
         return leaderboard(self.variants)
 
     @cached_property
@@ -614,7 +619,7 @@ class Findings:
 
     @cached_property
     def metrics(self) -> list[tuple[Variant, MetricReport]]:
-        """The metrics of graders: every variant by the first one, then by the second."""
+        """The metrics of graders: all variants of the first metric, then those of the second."""
         by_name: dict[str, list[tuple[Variant, MetricReport]]] = {}
         for variant in self.variants:
             for metric in variant.metrics:
@@ -628,10 +633,10 @@ class Findings:
 
     @cached_property
     def bars(self) -> list[ScopeVerdict]:
-        """The parts of the matrix that are judged by themselves, the worst first; empty if only
-        the suite is.
+        """The parts of the matrix with a bar of their own, the worst first; empty if only the suite
+        has one.
 
-        Where every case has a bar, those that meet it are left out.
+        If every case has a bar, the cases that meet it are left out.
         """
         gate = self.summary.gate
         bars = [scope for scope in self.summary.verdict.scopes if scope.bar is not None]
@@ -644,5 +649,5 @@ class Findings:
 
 @once_per_summary
 def findings(summary: Summary) -> Findings:
-    """Return everything that a person is shown of a summary."""
+    """Return the findings of a summary."""
     return Findings(summary)

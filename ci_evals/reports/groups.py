@@ -1,4 +1,4 @@
-"""The groups of cells, errors and changes that a reviewer looks at, and what is said of each."""
+"""The groups of cells, errors and changes for a reviewer, with a sentence for each item."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,9 +36,9 @@ from ci_evals.reports.view import (
 from ci_evals.stats.rates import suite_flip_rate
 
 _CALL_ERRORS: Final = frozenset({"rate_limit", "server", "network", "timeout"})
-"""The kinds of errors after many of which a provider is given up."""
+"""The kinds of errors that make the engine give up a provider after a number of them."""
 
-_FEWEST_ALIKE = 3  # cases that failed for the same reason, from which on they share an entry
+_FEWEST_ALIKE = 3  # cases that fail for the same reason share an entry from this number on
 
 Tone = Literal["bad", "unsure", "good"]
 
@@ -63,13 +63,13 @@ _DECIDING: Final[tuple[GroupKind, ...]] = ("against", "regressed", "errored", "f
 
 
 class ForeignText(str):
-    """A text that others chose, inside a sentence of ours; a format marks it as such."""
+    """Foreign text inside a sentence of ours, which each format escapes and marks."""
 
     __slots__ = ()
 
 
 Sentence = tuple[str, ...]
-"""A sentence in pieces, of which the `ForeignText`s are names and texts that others wrote."""
+"""A sentence in pieces: our own words as `str`, names and quoted text as `ForeignText`."""
 
 
 def join_sentence(
@@ -90,13 +90,13 @@ class GroupItem:
     """One item of a group: `refund on gpt-4o: 30 of 30 on main, 4 of 10 here`.
 
     Attributes:
-        subject: who or what it is about.
-        finding: what is said of it; may be empty.
+        subject: the case, the runs or the variant.
+        finding: the statement about it; may be empty.
         critical: its regression alone makes the gate red.
-        cells: the cells that it is about, if any; several only of cases that failed for the same
-            reason. Of a single case on several variants, it is the surest or worst one.
+        cells: its cells, if any. There are several only if cases failed for the same reason; for a
+            single case on several variants, it is the surest or worst cell.
         run: the first failed run of the first cell, if its answer is worth showing.
-        frames: where the team's code crashed, if several runs share that.
+        frames: the frames of the team's code, if several runs crashed there.
     """
 
     subject: Sentence
@@ -108,7 +108,7 @@ class GroupItem:
 
     @property
     def cell(self) -> CellView | None:
-        """The cell that it is about, or the first of several."""
+        """Its first cell; None if it is not about cells."""
         if not self.cells:
             return None
         return self.cells[0]
@@ -122,7 +122,7 @@ class GroupItem:
 
     @property
     def missed(self) -> list[str]:
-        """The reasons without what the answers had, for where an answer is shown, too."""
+        """The reasons without the answers, for a place where an answer is shown, too."""
         if len(self.cells) == 1:
             return self.cells[0].failures.lines(with_answers=False)
         return list(self.frames)
@@ -154,10 +154,10 @@ class Group:
 
     Attributes:
         title: `Regressed`.
-        noun: what one item is called where it is left out: `regressed case`.
-        count: the number in the heading: of cases, if it has cases.
-        total: how many entries there are; `entries` has the first of them.
-        folded: nothing in it must be seen at once.
+        noun: the word for one item in a count of those left out: `regressed case`.
+        count: the number in the heading, which counts cases if there are any.
+        total: the number of all entries; `entries` has only the first ones.
+        folded: it may be folded at first.
         remark: an addition to the heading.
     """
 
@@ -192,16 +192,16 @@ class Group:
 
 @once_per_summary
 def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
-    """Sort the cells of a report. Each is in one group, but what is `fixed` may be flaky, too.
+    """Sort the cells of a report into groups. Each is in one, but a `fixed` cell may also be flaky.
 
-    `regressed`, `probably worse`, `can't tell` and `fixed` are what the comparison found. Of the
-    other cells, and of those where it can't tell, `failing` and `still failing` failed, the latter
-    on the base branch too; `failed some` are below their bar, which they may miss by chance;
-    `flaky` are within their bar, but have failed runs; of `errored` ones no run was graded;
-    `others` passed or did not run. What is in quarantine is in no other group.
+    `regressed`, `probably worse`, `can't tell` and `fixed` are results of the comparison. The
+    others go by outcome: `failing` cells failed; `still failing` ones failed on the base branch,
+    too; `failed some` are below their bar, but this may be chance; `flaky` meet their bar, but have
+    failed runs; `errored` have no graded run; `others` passed or did not run. Cells in quarantine
+    are in no other group.
 
-    Regressed and fixed cells have the surest one first. Of the others, those of the case come first
-    that fell the furthest over all its variants.
+    Regressed and fixed cells are sorted by certainty, the others by how far their case fell over
+    all its variants.
     """
     groups: dict[CellGroup, list[CellView]] = {group: [] for group in get_args(CellGroup)}
     cells = {cell.key: cell for cell in cell_views(summary)}
@@ -220,7 +220,7 @@ def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
             if cell is None:
                 continue
             if group == "can't tell" and cell.outcome == "failed" and not is_explained:
-                continue  # it is failing
+                continue  # nothing else explains a red gate, so it goes to the failing cells
             groups[group].append(cell)
     placed = {cell.key for kind in _WORSE for cell in groups[kind]}
     for cell in cells.values():
@@ -236,8 +236,7 @@ def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
 def _group_of(cell: CellView, *, is_explained: bool) -> CellGroup:
     """Return the group of a cell that the comparison did not place.
 
-    Where regressed cells explain the verdict, one that passed some runs, as cells do that are not
-    even suspects, does not count as failing.
+    If regressed cells explain the verdict, a cell that passed some runs is not counted as failing.
     """
     match cell.outcome:
         case "failed":
@@ -260,7 +259,8 @@ def _group_of(cell: CellView, *, is_explained: bool) -> CellGroup:
 
 
 def _sort_by_fall(summary: Summary, cells: list[CellView]) -> None:
-    """Put the cells of the case first that fell the furthest, then of the one that misses most."""
+    """Sort cells by the fall of their case, then by its share of failed runs."""
+    # Ranks are of cases, not of cells, so that the cells of a case stay together.
     cases = every_case(summary)
     ranks = {}
     for number, name in enumerate(dict.fromkeys(cell.case.id for cell in cells)):
@@ -282,14 +282,14 @@ def _cell_group(
     folded: bool = False,
     remark: str = "",
 ) -> Group:
-    """Make an entry of each case. Those that failed for the same reason share one."""
+    """Return a group with an entry for each case, or for several that failed for one reason."""
     cells = cells_by_group(summary)[kind]
     entries: list[GroupItem] = []
     total = 0
     for alike in alike_cases(case_views(cells)):
         total += 1
         if total > MOST:
-            continue
+            continue  # entries read results from the journal, so the rest is only counted
         if len(alike) > 1:
             entries.append(_shared_entry(summary, alike))
         elif len(alike[0].cells) > 1 or worse_case(summary, alike[0]):
@@ -311,22 +311,23 @@ def _cell_group(
 def alike_cases(
     cases: Sequence[CaseView], *, by_grader: bool = False
 ) -> Iterator[Sequence[CaseView]]:
-    """Yield cases together that failed for the same reason, if they are a few, and others alone.
+    """Yield at least `_FEWEST_ALIKE` cases that failed for the same reason together, and each other
+    case alone.
 
     With `by_grader`, it is enough that the same graders failed.
     """
-    look = _graders_of_case if by_grader else _look_of_case
-    for alike in group_by(cases, look):
+    key = _graders_of_case if by_grader else _cause_of_case
+    for alike in group_by(cases, key):
         if len(alike) >= _FEWEST_ALIKE:
             yield alike
         else:
             yield from ([case] for case in alike)
 
 
-def _look_of_case(case: CaseView) -> Hashable:
+def _cause_of_case(case: CaseView) -> Hashable:
     causes = {cell.cause for cell in case.cells}
     if len(causes) > 1 or None in causes:
-        return case.case.id
+        return case.case.id  # a key that no other case has
     return causes.pop(), case.critical
 
 
@@ -338,7 +339,7 @@ def _graders_of_case(case: CaseView) -> Hashable:
 
 
 def worse_case(summary: Summary, case: CaseView) -> CaseComparison | None:
-    """Return the comparison of a case that regressed over its variants; None of another one."""
+    """Return the comparison of a case over its variants; None unless the case regressed."""
     if any(cell.found is None or cell.found.kind != "regressed" for cell in case.cells):
         return None
     if summary.compared is None:
@@ -373,7 +374,7 @@ def shared_subject(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
 
 
 def case_tallies(summary: Summary, case: CaseView) -> tuple[Tally, Tally]:
-    """Return the runs on the base and here; over all variants of a case that is worse so."""
+    """Return the runs on the base and here, over all variants if the case regressed over them."""
     worse = worse_case(summary, case)
     if worse is not None:
         return worse.base, worse.head
@@ -400,7 +401,7 @@ def _case_entry(summary: Summary, case: CaseView) -> GroupItem:
 
 
 def _change_in_runs(summary: Summary, cases: Sequence[CaseView]) -> str:
-    """`18 of 18 on main, 0 of 60 here`, or `0 of 18 runs passed` if there is nothing to compare."""
+    """`18 of 18 on main, 0 of 60 here`, or `0 of 18 runs passed` without a comparison."""
     tallies = [case_tallies(summary, case) for case in cases]
     base = add_tallies(base for base, _ in tallies)
     head = add_tallies(head for _, head in tallies)
@@ -426,7 +427,8 @@ def _shared_entry(summary: Summary, cases: Sequence[CaseView]) -> GroupItem:
             cells=tuple(cells),
             run=first.failed_run,
         )
-    error = min(errors, key=lambda error: error.kind == "given_up")  # that one repeats the others
+    # A run that was given up only quotes the error of the others.
+    error = min(errors, key=lambda error: error.kind == "given_up")
     message = one_line(error.message or error.kind, LINE_CHARACTERS)
     return GroupItem(
         subject,
@@ -438,7 +440,7 @@ def _shared_entry(summary: Summary, cases: Sequence[CaseView]) -> GroupItem:
 
 
 def missed_text(cell: CellView) -> str:
-    """Return what the failed runs of a cell missed, in one line."""
+    """Return the reasons of a cell's failed runs in one line, without the answers."""
     return ", ".join(reason for reason, _ in cell.failures.missed)
 
 
@@ -454,7 +456,7 @@ def _cell_entry(summary: Summary, cell: CellView) -> GroupItem:
 
 
 def on_variant(summary: Summary, variant: Variant) -> Sentence:
-    """` on gpt-4o`, where there are several variants."""
+    """` on gpt-4o`; empty if there is only one variant."""
     if len(summary.report.plan.variants) == 1:
         return ()
     return (" on ", ForeignText(str(variant)))
@@ -463,7 +465,7 @@ def on_variant(summary: Summary, variant: Variant) -> Sentence:
 def list_cases(cases: Sequence[Case]) -> Sentence:
     """`faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31 more cases`.
 
-    All names, and no places, where these are not many.
+    A few more cases are all named, but without their places.
     """
     are_all_named = FEW < len(cases) <= SOME
     pieces: list[str] = []
@@ -488,12 +490,12 @@ class ErrorGroup:
     """Errored runs of one variant that ended for the same reason.
 
     Attributes:
-        message: the reason, in the words of a run that was given up, if there is one, which quotes
-            the others' reason; else in those of the first.
-        cases: the cases that they are runs of, in plan order.
-        kind: None where no error was noted.
-        cause: what most runs of an outage failed with.
-        frames: where the team's code crashed.
+        message: the reason, from a run that was given up if there is one, which quotes the reason
+            of the others; else from the first run.
+        cases: the cases of these runs, in plan order.
+        kind: None if no error was recorded.
+        cause: the error of most runs of an outage.
+        frames: the frames of the team's code, if it crashed.
     """
 
     runs: int
@@ -512,7 +514,7 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     cases = {case.id: case for case in report.plan.cases}
     errored = report.results(report.indices("errored"))
     groups = []
-    for results in group_by(errored, _look_of_error):
+    for results in group_by(errored, _cause_of_error):
         first = results[0]
         for result in results:
             if result.error is not None and result.error.kind == "given_up":
@@ -534,20 +536,21 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     return sorted(groups, key=lambda group: -group.runs)
 
 
-def _look_of_error(result: Result) -> Hashable:
+def _cause_of_error(result: Result) -> Hashable:
     """Return a key that is equal for runs of one variant with one cause, given up or not."""
     error = result.error
     if error is None:
         return result.provider, result.prompt, reasons_of(result)
     kind = error.kind
+    # The calls that failed, and those that were given up because of it, are one problem.
     if kind in _CALL_ERRORS:
         kind = "given_up"
     return result.provider, result.prompt, kind, same_reason(error)
 
 
-def _errors(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
-    """Group errored runs by reason."""
-    errors = [group for group in found if group.kind != "not_recorded"]
+def _errors(summary: Summary, groups: Sequence[ErrorGroup]) -> Group:
+    """List errored runs by reason."""
+    errors = [group for group in groups if group.kind != "not_recorded"]
     return Group(
         "errored",
         "Errored",
@@ -562,7 +565,7 @@ def _error_entry(summary: Summary, group: ErrorGroup) -> GroupItem:
     """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31
     more cases`.
 
-    The verdict or a note names an outage, so its runs have their own reason.
+    The verdict or a note reports an outage as such, so its entry has the underlying error.
     """
     message = group.message
     if group.kind == "outage" and group.cause:
@@ -574,10 +577,10 @@ def _error_entry(summary: Summary, group: ErrorGroup) -> GroupItem:
     )
 
 
-def _unrecorded_group(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
+def _unrecorded_group(summary: Summary, groups: Sequence[ErrorGroup]) -> Group:
     """List the cases without a recorded answer."""
     entries = []
-    for group in found:
+    for group in groups:
         if group.kind == "not_recorded":
             on = on_variant(summary, group.variant)
             entries += [GroupItem((ForeignText(case.id), *on)) for case in group.cases]
@@ -607,7 +610,7 @@ def _over_budget(summary: Summary) -> Group:
 class MatrixChange:
     """Cases or variants that differ from the baseline: `3 edited`.
 
-    A name is one text, or an old and a new one.
+    A name is one text, or for a rename the old and the new one.
     """
 
     what: Literal["case", "variant"]
@@ -636,11 +639,12 @@ class MatrixChange:
 
 
 def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
-    """List whole variants first, then cases.
+    """List the variants, then the cases that differ from the baseline.
 
-    A case that several variants have alike is named once; one that is new, removed or not compared
-    on some of them only, with these. A variant that was compared under another name is not removed;
-    only a case of it may be. Where nothing at all was compared, that is said elsewhere.
+    A case that changed on all variants is named once; a case that is new, removed or not compared
+    on some variants only is named with each of them. A variant that was compared under another name
+    does not count as removed, but its cases may. If nothing at all was compared, a note says so,
+    and variants are not listed as `not compared`.
     """
     now = {theirs: mine for mine, theirs in comparison.base_variants.items()}
     present = [cell for cell in comparison.cells if cell.kind != "removed"]
@@ -707,9 +711,9 @@ def _matrix(comparison: Comparison) -> Group:
 
 
 def groups_of(summary: Summary) -> tuple[Group, ...]:
-    """Return what there is to look at, the most important first; no group is empty.
+    """Return the groups to look at, the most important first; no group is empty.
 
-    What did not decide is folded where something did, or where the suite passed.
+    If the suite passed, or some groups decided the verdict, all others are folded.
     """
     groups = [group for group in _in_order(summary) if group.total]
     deciding = set(_DECIDING)
@@ -732,7 +736,7 @@ def _in_order(summary: Summary) -> Iterator[Group]:
     errored = (_errors(summary, errors), _unrecorded_group(summary, errors))
 
     yield from _objections(summary)
-    if summary.verdict.status == "error":  # then the errors are why
+    if summary.verdict.status == "error":  # the errors are the reason for the verdict
         yield from errored
     yield _cell_group(summary, "regressed", "Regressed", "regressed case")
     if summary.verdict.status != "error":
@@ -794,7 +798,7 @@ def _objections(summary: Summary) -> Iterator[Group]:
 
 
 def _is_explained(summary: Summary, variant: Variant | None) -> bool:
-    """Return True if a variant is not worse without the cells that regressed: these say it all."""
+    """Return True if regressed cells explain a variant's fall: without them, it is not worse."""
     comparison = summary.compared
     if comparison is None or comparison.counts.get("regressed", 0) == 0:
         return False
@@ -805,6 +809,6 @@ def _is_explained(summary: Summary, variant: Variant | None) -> bool:
 def _list(
     kind: GroupKind, title: str, noun: str, entries: Sequence[GroupItem], *, folded: bool = False
 ) -> Group:
-    """Make a group of entries that count one each."""
+    """Return a group in which each entry counts as one."""
     count = len(entries)
     return Group(kind, title, noun, count, count, tuple(entries[:MOST]), folded)
