@@ -502,7 +502,7 @@ def run_command(
       ci-evals run evals                        every suite in the folder
       ci-evals run --providers gpt-4o-mini,claude --format json
       ci-evals run --case 'refund*'             or --first 5, --tags smoke
-      ci-evals run --failed                     the cases that did not pass last time
+      ci-evals run --failed                     cases that did not pass last time
       ci-evals run --baseline main/report.json  what got worse, and how sure it is
       ci-evals run --watch                      again after every change
       ci-evals run --resume                     after a crash or a cancelled job

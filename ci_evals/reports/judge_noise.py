@@ -1,4 +1,4 @@
-"""The output of `judge check` of a results folder: how much noise between runs is the judge's."""
+"""The output of `judge check` for a results folder: the judge's share of the noise between runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ci_evals.stats.power import Plan
 from ci_evals.stats.thresholds import POOLED_RUNS
 
 FEWEST_ANSWERS = 20
-"""Fewer answers say too little of a judge."""
+"""Fewer answers say too little about a judge."""
 _MOST_SAMPLES = 25
 _MAX_CHANGED = 20
 _REASON_CHARACTERS = 200
@@ -24,17 +24,17 @@ _REASON_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class NoiseReport:
-    """The findings of a second grading, as far as it went.
+    """The findings of a second grading, which may be incomplete.
 
     Args:
         found: the answers of the report.
-        asked: how many of them were to be graded again.
-        judged: those with a second verdict.
-        unjudged: those whose graders gave none.
+        asked: the number of answers that were to be graded again.
+        judged: the answers with a second verdict.
+        unjudged: the answers whose graders gave no second verdict.
         judging: the calls of models.
-        noise: that of the judge; None without a second verdict.
-        more_samples: the next odd number of samples; None if judges differ in theirs.
-        purchase: what these samples buy; None where the noise of runs is not known.
+        noise: the noise of the judge; None without a second verdict.
+        more_samples: the next odd number of samples; None if judges differ in their numbers.
+        purchase: what these samples buy; None if the noise of runs is not known.
     """
 
     found: JudgedAnswers
@@ -57,11 +57,11 @@ class NoiseReport:
 
 
 def report_noise(found: JudgedAnswers, asked: int, regrading: Regrading) -> NoiseReport:
-    """Work out what second grades say of a judge.
+    """Estimate the noise of a judge from second grades.
 
     Args:
         found: the answers of the report.
-        asked: how many of them were to be graded again.
+        asked: the number of answers that were to be graded again.
         regrading: their second grades so far.
     """
     judged = [each for each in regrading.seen if each.is_judged]
@@ -73,9 +73,11 @@ def report_noise(found: JudgedAnswers, asked: int, regrading: Regrading) -> Nois
     more_samples = None
     purchase = None
     if found.samples is not None and found.samples + 2 <= _MOST_SAMPLES:
-        more_samples = found.samples + 1 + found.samples % 2
+        more_samples = found.samples + 1 + found.samples % 2  # an even number could end in a tie
     if found.samples is not None and more_samples is not None and noise.run_flips:
         rate = fmean(tally.rate for tally in found.tallies if tally.graded)
+        # Two runs of a case disagree with chance 2p(1 - p), so half of it is the variance within a
+        # case; the rest of the variance of one run, rate * (1 - rate), is between cases.
         between_cases = 1 - noise.run_flips / 2 / (rate * (1 - rate))
         correlation = min(0.99, max(0.0, between_cases))
         plan = Plan(found.cases, found.runs, rate, correlation)
@@ -87,7 +89,7 @@ def report_noise(found: JudgedAnswers, asked: int, regrading: Regrading) -> Nois
 
 
 def render_judge_noise(report: NoiseReport, output: Literal["table", "json"]) -> str:
-    """Return the changed verdicts, the judge's share of the noise, and what samples would buy."""
+    """Return the changed verdicts, the judge's share of the noise, and the gain of more samples."""
     if output == "json":
         return _json(report)
     lines = list(_changed_lines(report))

@@ -26,12 +26,11 @@ ANSWER_CHARACTERS = 1000
 def render(summary: Summary) -> Iterator[bytes]:
     """Yield junit.xml.
 
-    `<failure>` is a cell that failed, or one that is worse than the baseline if that makes the gate
-    red; `<error>` one without a graded run, `<skipped>` one that never ran, or of code that only a
-    recording answered for. Any other cell passes, and its system-out says which of its runs did not
-    and what the comparison found. Properties of each suite say what concerns all of its cells: what
-    ended the run early, which results are recorded or of an earlier invocation, the mean of each
-    metric.
+    A cell is a `<failure>` if it failed, or if it regressed and this makes the gate red. It is an
+    `<error>` without any graded run, and `<skipped>` if it never ran or if only recorded answers of
+    its code were graded. Any other cell passes; its system-out reports failed runs and the
+    comparison. Facts about all cells are properties of each test suite: what ended the run early,
+    which results are recorded or from an earlier invocation, the mean of each metric.
     """
     report = summary.report
     suite_name = report.suite.name
@@ -64,14 +63,14 @@ def render(summary: Summary) -> Iterator[bytes]:
             metrics.append((f"metric {metric.name}", mean))
         properties = run_notes | _properties(metrics)
         suite = TestSuite(name, cases, properties=properties).build_xml_doc()
-        suite.set("time", f"{time_s:.3f}")  # the library writes 1e-07 as such
+        suite.set("time", f"{time_s:.3f}")  # the library would write 1e-07, which no reader expects
         root.append(suite)
     for count in ("tests", "failures", "errors", "skipped"):
         total = sum(int(suite.attrib[count]) for suite in root)
         root.set(count, f"{total}")
     total_s = sum(float(suite.attrib["time"]) for suite in root)
     root.set("time", f"{total_s:.3f}")
-    root.insert(0, Comment(" ci-evals "))
+    root.insert(0, Comment(" ci-evals "))  # `JUNIT` knows our own files by this
     indent(root)
     yield tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
@@ -84,7 +83,7 @@ def _properties(labels_and_texts: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
-    """Number names that look alike: readers keep only one test of a name."""
+    """Number equal names, as readers keep only one test of a name."""
     names: dict[str, None] = {}
     last: Counter[str] = Counter()
     for text in map(_attribute, texts):
@@ -99,7 +98,7 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 def _add_outcome(case: TestCase, summary: Summary, cell: CellView) -> None:
     """Add the outcome of a cell.
 
-    Readers know nothing of the gate, so a cell that makes it red has failed, even above its bar.
+    Readers don't know the gate, so a cell that makes it red has failed, even above its bar.
     """
     report = summary.report
     quarantine = cell.case.quarantine
@@ -132,7 +131,7 @@ def _add_outcome(case: TestCase, summary: Summary, cell: CellView) -> None:
 
 
 def _comparison_text(summary: Summary, cell: CellView) -> str:
-    """Return the finding of the comparison, if there is any."""
+    """Return the comparison's result for a cell that changed; empty for any other cell."""
     comparison, found = summary.compared, cell.found
     if comparison is None or found is None:
         return ""
@@ -148,14 +147,14 @@ def _comparison_text(summary: Summary, cell: CellView) -> str:
 def _message_and_body(cell: CellView, status: Literal["failed", "errored"]) -> tuple[str, str]:
     """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and each run at length."""
     count = total = cell.counts.errored
-    of = cell.counts.planned
+    runs = cell.counts.planned
     if status == "failed":
-        count, of = cell.counts.failed, cell.counts.graded
+        count, runs = cell.counts.failed, cell.counts.graded
         total = count
         confirmation = cell.summary.report.confirmation
-        if confirmation:
+        if confirmation:  # the body has confirm runs, too, but the message counts planned ones
             total += confirmation.by_cell[cell.cell].failed
-    message = f"{count:,} of {number_of(of, 'run')} {status}"
+    message = f"{count:,} of {number_of(runs, 'run')} {status}"
     results = cell.results(status, most=MAX_RUNS_SHOWN)
     reasons = Failures.of(results).reasons
     if reasons:
@@ -170,7 +169,7 @@ def _message_and_body(cell: CellView, status: Literal["failed", "errored"]) -> t
 
 
 def _body(results: Sequence[Result]) -> str:
-    """Return the account of each run; runs that ended alike share one."""
+    """Return the reasons, answer and traceback of each run; runs that ended alike share them."""
     accounts = [f"\n{run.title}\n{_account(run)}\n" for run in alike(results)]
     return "".join(accounts)
 

@@ -1,4 +1,4 @@
-"""CommonMark with tables, as elements without attributes, and the images that a text carries."""
+"""Parses CommonMark with tables into elements without attributes."""
 
 import re
 from functools import cache
@@ -8,17 +8,18 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
 Node = str | tuple[Any, ...]
-"""A text, or the name of an HTML element and its children; of `img`, its address and its text.
-
-A list that doesn't begin at 1 is an `ol start=3`.
+"""A text, or a tuple of an HTML element's name and its children. An `img` has its URL and its text
+instead of children; a list that doesn't begin at 1 is named `ol start=3`.
 """
 
 IMAGE: Final = r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}"
-"""The address of an image that is shown: it has the image in it, and no image of it can act."""
+"""The URLs of images that are shown: the image is in the URL, so nothing is loaded, and none of
+these formats can run scripts (as SVG can).
+"""
 
 
 def parse(text: str) -> tuple[Node, ...]:
-    """Return the elements of a text. Links, images of other addresses and HTML stay text."""
+    """Return the elements of a text. Links, HTML and images with other URLs stay text."""
     return _children(SyntaxTreeNode(_parser().parse(text)))
 
 
@@ -30,7 +31,7 @@ def _parser() -> MarkdownIt:
 
 class _Parser(MarkdownIt):
     def validateLink(self, url: str) -> bool:  # noqa: N802  the name that it overrides
-        """Return True for an image that is shown; the syntax of any other one stays text."""
+        """Return True for an image that is shown; any other image stays text."""
         return re.fullmatch(IMAGE, url) is not None
 
 
@@ -40,7 +41,9 @@ def _children(parent: SyntaxTreeNode) -> tuple[Node, ...]:
         match child.type:
             case "text":
                 nodes.append(child.content)
-            case "softbreak" | "hardbreak":  # as in chats, a line ends where its writer ends it
+            case (
+                "softbreak" | "hardbreak"
+            ):  # CommonMark joins lines, but chats keep a model's breaks
                 nodes.append(("br",))
             case "inline":
                 nodes += _children(child)

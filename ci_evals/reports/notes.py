@@ -1,4 +1,4 @@
-"""Facts and notes: what the run came to, how it went, and what the verdict rests on."""
+"""Facts and notes: the outcome of the run, its course, and the basis of the verdict."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from ci_evals.reports.view import FEW, cell_views
 from ci_evals.stats.thresholds import FURTHER_ROUNDS, OVERDISPERSION_MIN_REPORTS
 
 SHOWN_LUCK = 1.1
-"""Reports of the base that vary this many times as much as independent runs are worth a note."""
+"""A note appears if the base's reports vary this many times as much as independent runs."""
 
 _REASON_CHARACTERS = 300
 
@@ -39,9 +39,9 @@ _REASON_CHARACTERS = 300
 def outcome(report: SuiteReport) -> str:
     """`102 of 110 runs passed (92.7 %), 8 failed`.
 
-    Where the pass rate is not the share of these runs, it comes last: `2 of 14 runs passed, 2
-    failed, 10 errored; pass rate 50 % (mean over cases)`. Runs in quarantine are counted apart,
-    unless there are no others.
+    If the pass rate differs from the share of passed runs, it comes last: `2 of 14 runs passed, 2
+    failed, 10 errored; pass rate 50 % (mean over cases)`. Runs in quarantine are counted
+    separately, unless there are no others.
     """
     totals = report.counts(report.judged_cells)
     planned = number_of(totals.planned, "run")
@@ -68,7 +68,7 @@ def outcome(report: SuiteReport) -> str:
 
 
 def rate_is_share(report: SuiteReport) -> bool:
-    """Return True if the pass rate, a mean over cells, is the share of all planned runs, too."""
+    """Return True if the pass rate, a mean over cells, equals the share of passed planned runs."""
     totals, rate = report.counts(report.judged_cells), report.pass_rate
     if rate is None or totals.pass_rate is None:
         return False
@@ -85,7 +85,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
         elif report.totals.missing:
             title = "Incomplete"
         else:
-            title = "Budget"  # that was noticed as the last run ended
+            title = "Budget"  # it ran out during the last runs, so none is missing
         yield Note(title, reason, brief=True)
     elif lack := unknown_budget_sentence(report):
         yield Note("Budget", lack)
@@ -223,7 +223,7 @@ def _spent(report: SuiteReport) -> Iterator[Note]:
 
 
 def _total_cost(report: SuiteReport) -> str:
-    """`$0.054`, or `at least $0.054` where the price of a call is not known."""
+    """`$0.054`, or `at least $0.054` if the price of a call is not known."""
     total = usd(report.spent.total_usd)
     if any(report.unpriced):
         return f"at least {total}"
@@ -247,8 +247,8 @@ def _unpriced_text(report: SuiteReport) -> str:
 
 
 def comparison_notes(summary: Summary) -> Iterator[Note]:
-    """Yield notes on the judgement: by whose rules, against which report or why against none, and
-    the confirm runs.
+    """Yield notes on the judgement: the rules, the baseline or why there is none, and the confirm
+    runs.
     """
     report, comparison = summary.report, summary.comparison
     for note in summary.notes:  # on how it was judged, so nobody may miss them
@@ -282,8 +282,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
 
 
 def _outage_notes(summary: Summary) -> Iterator[Note]:
-    """Yield one sentence each time that planned runs were withdrawn, but for one that the verdict
-    itself names.
+    """Yield a note for each outage that ended planned runs, except a single one that is the reason
+    for the verdict.
     """
     report = summary.report
     if not report.errored:
@@ -309,7 +309,7 @@ def _comparison_note(comparison: Comparison, started_at: float) -> Note:
 def _luck_sentence(summary: Summary, comparison: Comparison) -> str:
     """`reports of main vary 1.8 times as much as independent runs, so bounds are wider`.
 
-    Empty if they hardly vary more.
+    Empty if they vary hardly more.
     """
     known = common_luck(summary)
     if not known:
@@ -358,8 +358,8 @@ def changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
 
 
 def _changed_cases(summary: Summary, comparison: Comparison) -> Iterator[str]:
-    """Yield the cases that are in quarantine only here; where the gate itself is the same, also
-    those with another bar than on the baseline.
+    """Yield the cases that are in quarantine only here. If the gate itself is the same, also yield
+    the cases whose bar differs from the baseline's.
     """
     base = comparison.baseline
     same_gate = base.gate == (summary.gate or Gate())
@@ -383,7 +383,7 @@ def _changed_cases(summary: Summary, comparison: Comparison) -> Iterator[str]:
 
 
 def _rules_of(gate: Gate) -> Mapping[str, str]:
-    """Return the rules of a gate that are set, as text, by the keys of the suite."""
+    """Return the rules of a gate that are set, as text, by their keys in the suite."""
     shown = {}
     for field in fields(gate):
         value = getattr(gate, field.name)
@@ -416,8 +416,8 @@ def _rule(value: object) -> str:
 def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
     """`2 cells ran again, 3 further rounds of agent, 20 more runs: 1 regressed, 1 not worse`.
 
-    Of a variant that got further rounds, only suspects are counted, which have more runs or may be
-    named. Rounds of which a run is missing don't count.
+    For a variant with further rounds, only its suspects count as cells that ran again: those with
+    more runs than the rounds have, or that the comparison may name.
     """
     confirmation = report.confirmation
     if confirmation is None:
@@ -485,7 +485,7 @@ def _confirmed_clauses(confirmed: Iterable[CellKey], comparison: Comparison) -> 
 
 
 def _variants_in_doubt(confirmation: SuiteReport, comparison: Comparison) -> list[Variant]:
-    """Return the variants of which all compared cells were to run again."""
+    """Return the variants all of whose compared cells were to run again."""
     planned = dict(zip(confirmation.plan.keys, confirmation.plan.counts, strict=True))
     doubted = []
     for variant in comparison.variants:
@@ -500,7 +500,7 @@ def _variants_in_doubt(confirmation: SuiteReport, comparison: Comparison) -> lis
 
 
 def _further_rounds_clauses(doubted: Sequence[Variant], comparison: Comparison) -> Iterator[str]:
-    """Yield `3 further rounds of agent`, and what is said of variants that lack some of these."""
+    """Yield `3 further rounds of agent`, and the same of variants whose rounds are incomplete."""
     counted = {each.variant for each in comparison.variants if each.further_rounds}
     complete = [variant for variant in doubted if variant in counted]
     incomplete = [variant for variant in doubted if variant not in counted]
@@ -522,9 +522,7 @@ def _further_rounds_clause(variants: Sequence[Variant]) -> str:
 
 
 def facts(summary: Summary) -> Iterator[str]:
-    """Yield what the run took, in a few words each: `main 97 %`, `14 repeats to be sure`, `$0.15`,
-    `48 s`.
-    """
+    """Yield facts in a few words each: `main 97 %`, `14 repeats to be sure`, `$0.15`, `48 s`."""
     report, comparison = summary.report, summary.compared
     if comparison and len(comparison.variants) == 1 and not comparison.several_variants:
         base_rates = [cell.base.rate for cell in comparison.cells if cell.p is not None]
@@ -542,7 +540,7 @@ def facts(summary: Summary) -> Iterator[str]:
 
 
 def basis(summary: Summary) -> Iterator[SourceSentence | str]:
-    """Yield the basis of the verdict: the baseline, the size of the plan, what bounds mean."""
+    """Yield the basis of the verdict: the baseline, the size of the plan, the meaning of bounds."""
     report, comparison = summary.report, summary.comparison
     matrix = number_of(len(report.plan.cases), "case")
     if len(report.plan.variants) > 1:
@@ -584,7 +582,7 @@ def ranges_fact(summary: Summary) -> str:
 
 
 def _confidence_fact(summary: Summary) -> str:
-    """`a 95 % confidence bound`, and the confidence of bars that share the error, if some do."""
+    """`a 95 % confidence bound`, with the higher confidence of bars that share the error."""
     confidence = (summary.gate or Gate()).confidence
     fact = f"a {percent(confidence)} confidence bound"
     shared = max((scope.confidence for scope in summary.verdict.scopes), default=confidence)

@@ -38,7 +38,7 @@ MAX_REPORT_BYTES: Final = 1 << 30
 MAX_ANSWERS: Final = 300
 
 _OTHER_SUFFIXES: Final = (".html", ".jsonl", ".md", ".xml", ".yaml", ".yml")
-"""Of files that are named by mistake."""
+"""The suffixes of files that are often passed by mistake."""
 
 
 @cache
@@ -47,7 +47,7 @@ def _document_adapter() -> TypeAdapter[Measured]:
 
 
 class ReportError(StorageError):
-    """A report.json that cannot be used; `problem` says why, without the path."""
+    """A report.json that cannot be used; `problem` is the reason, without the path."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -58,8 +58,8 @@ def read_report(path: Path) -> SavedReport:
     """Read one report.json, or the one in a folder.
 
     Raises:
-        ReportError: there is none, it is damaged or contradicts itself, or another version of
-            ci-evals wrote it.
+        ReportError: the file is missing or damaged, contradicts itself, or was written by another
+            version of ci-evals.
     """
     if path.is_dir():
         path = path / REPORT
@@ -82,11 +82,11 @@ _WHAT_TO_NAME: Final = "pass one written by `ci-evals run`, or its folder"
 
 
 def decode_report(content: bytes) -> SavedReport:
-    """Decode a report.json, whoever wrote it.
+    """Decode an untrusted report.json.
 
     Raises:
-        ContradictionError: it contradicts itself, or has numbers that no report has.
-        ValueError: it is not a report, or of another version.
+        ContradictionError: it contradicts itself, or has impossible numbers.
+        ValueError: it is not a report, or has another schema version.
     """
     try:
         document = _document_adapter().validate_json(content)
@@ -96,7 +96,8 @@ def decode_report(content: bytes) -> SavedReport:
 
 
 def _explain(error: ValueError, content: bytes, path: Path) -> str:
-    """Say why a file is not used, and what to try."""
+    """Return the reason why a file cannot be used, with advice."""
+    # A newer version may have any shape, so its validation errors would explain nothing.
     if advice := _advise_upgrade(content):
         return advice
     if isinstance(error, ContradictionError):
@@ -137,7 +138,7 @@ def read_summary(path: Path) -> Summary:
 
 
 def read_reports(path: Path) -> list[SavedReport]:
-    """Read a report.json, the one in a folder, or those of several suites in the folders there.
+    """Read a report.json, the one in a folder, or the reports of several suites in its subfolders.
 
     Raises:
         StorageError: see `read_report`.
@@ -146,7 +147,7 @@ def read_reports(path: Path) -> list[SavedReport]:
 
 
 def report_folders(path: Path) -> Sequence[Path]:
-    """Return the results folder itself, or the folders in it that have the reports of suites."""
+    """Return the results folder itself, or its subfolders with the reports of several suites."""
     if path.is_file() or (path / REPORT).is_file():
         return [path]
     return [file.parent for file in sorted(path.glob(f"*/{REPORT}"))]
@@ -164,20 +165,20 @@ def read_baseline(
     redactor: Redactor | None = None,
     suites: Collection[str] = (),
 ) -> Baseline | NoComparison:
-    """Read the reports that a run is compared with: the newest is the baseline, the others are its
-    history.
+    """Read the reports that a run is compared with: the newest one is the baseline, the others are
+    its history.
 
     Args:
         paths: report.json files, folders with one in them, or folders of such folders.
         suite: the name of the suite that is compared with them.
         name: the name of the baseline in sentences.
-        but: a report that is not part of its own baseline, wherever it lies.
-        redactor: takes secrets out of the names of cases, as it does for the suite.
-        suites: the names of all suites that are run, if they are known; a report of another one
-            shows that a comparison was expected.
+        but: the report to be compared, which is skipped as it cannot be its own baseline.
+        redactor: redacts the names of cases in the same way as the suite's.
+        suites: the names of all suites of the run, if known. A report of any other suite suggests
+            that a suite was renamed, so a comparison was expected.
 
     Returns:
-        The baseline, or why there is none: nothing is there, or it is of another suite.
+        The baseline, or the reason why there is none: no report, or reports of other suites only.
 
     Raises:
         StorageError: see `read_report`.
@@ -207,7 +208,7 @@ def baseline_of(
     redactor: Redactor | None = None,
     suites: Collection[str] = (),
 ) -> Baseline | NoComparison:
-    """Make a baseline of reports that were read already, at least one. See `read_baseline`."""
+    """Return a baseline made of one or more reports in memory. See `read_baseline`."""
     same = [report for report in found if report.suite.name == suite]
     if not same:
         other = found[0]
@@ -237,10 +238,10 @@ def baseline_of(
 
 
 def with_answers(summary: Summary) -> Summary:
-    """Return the summary with what the baseline answered where answers changed or are wrong.
+    """Return the summary with the baseline's answers for cells that changed or failed.
 
-    An answer that passed is preferred. Without the baseline's file there is nothing: a missing
-    answer is no reason to lose the verdict.
+    Answers that passed are preferred. If the baseline's file cannot be read, the summary is
+    returned as it is: a missing answer must not cost the verdict.
     """
     comparison = summary.compared
     if comparison is None or comparison.baseline.source is None:
@@ -271,25 +272,25 @@ def with_answers(summary: Summary) -> Summary:
 
 
 def _cells_to_compare(comparison: Comparison) -> Sequence[CellComparison]:
-    """Return the cells whose answers are compared with the base's, the most important first."""
+    """Return the cells whose base answers are shown, the most important first."""
     chosen = [*comparison.select("regressed"), *comparison.select("suspect", "fixed")]
     others = comparison.select("flaky", "unchanged")
     chosen += [cell for cell in others if cell.head.passed < cell.head.graded]
     return chosen[:MAX_ANSWERS]
 
 
-# Reports of others.
+# Untrusted reports.
 
 
 def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
     """Re-judge an untrusted report against a trusted baseline.
 
-    Whoever writes a report also writes its rules: the gate, the bars of its cases, which of them
-    are critical. So it is judged by those of the baseline's report, too, and the worse verdict
-    counts.
+    Whoever writes a report also writes its rules: the gate, the bars of its cases, and which of
+    them are critical. So it is also judged by the rules of the baseline's report, and the worse
+    verdict counts.
 
     Raises:
-        StorageError: the file of the baseline is not there any more.
+        StorageError: the file of the baseline no longer exists.
     """
     trusted = read_report(Path(str(baseline.source)))
     summary = saved.judge(baseline)
@@ -316,7 +317,7 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
 def _under_rules_of(
     trusted: SavedReport, saved: SavedReport, comparison: Comparison
 ) -> SavedReport:
-    """Return a report with the gate of another one, and with the rules in that one's cases."""
+    """Return a report with the gate of a trusted one, and with the rules of its cases."""
     own, report = saved.report, trusted.report
     known = {case.id: case for case in report.plan.cases}
     variants = own.plan.variants
@@ -329,6 +330,8 @@ def _under_rules_of(
                 ruled_case = replace(known[name], id=case.id, file=case.file, line=case.line)
                 break
         cases.append(ruled_case)
+    # Else a fork could hide that only recordings answered for its code, by disowning the provider
+    # or by claiming that its job had secrets.
     own_code = (*own.suite.own_code, *report.suite.own_code)
     suite = replace(own.suite, own_code=own_code, without_secrets=True)
     ruled = _with_rules(own, cases, suite)
@@ -338,7 +341,7 @@ def _under_rules_of(
 
 
 def _with_rules(report: SuiteReport, cases: Sequence[Case], suite: SuiteInfo) -> SuiteReport:
-    """Return a report with other rules in its cases, its results judged by these."""
+    """Return a report with other rules in its cases, and with each status derived from them."""
     plan = replace(report.plan, cases=cases)
     results: dict[int, Result] = {}
     indices = sorted(report.records)
@@ -364,6 +367,7 @@ def _missing_runs(saved: SavedReport, trusted: SavedReport, base: str) -> str:
     expected = {cell.key: cell.counts.planned for cell in trusted.head}
     missing = sum(key not in runs for key in expected)
     fewer = 0
+    # A report that may end early says nothing about how many runs there should be.
     if trusted.report.looks is None and trusted.report.settled is None:
         fewer = sum(runs.get(key, planned) < planned for key, planned in expected.items())
     parts = []

@@ -1,5 +1,5 @@
-"""report.json, `--format json` and `compare --format json`: the types of the document, which are
-written and read.
+"""report.json, `--format json` and `compare --format json`: the types of the document, for writing
+and for reading.
 """
 
 import json
@@ -50,9 +50,7 @@ REPORT = "report.json"
 SCHEMA_VERSION: Final = 2
 
 MOST_RUNS: Final = 2_000_000
-"""A report that claims more runs than this is not believed: a few digits must not take all
-memory.
-"""
+"""A report with more runs is refused: a few digits in a file must not take up all memory."""
 
 YEAR_10000: Final = 253_402_300_800
 
@@ -75,6 +73,7 @@ def _check_averages(per_run: PerRun) -> PerRun:
     if runs <= 0:
         possible = runs == total == squares == 0
     else:
+        # By Cauchy-Schwarz, the sum of squares is at least the square of the sum per run.
         rounding = 1e-6
         possible = 0 <= total <= runs * (1 + rounding)
         possible = possible and squares >= total * total / runs * (1 - rounding)
@@ -86,7 +85,7 @@ def _check_averages(per_run: PerRun) -> PerRun:
 
 
 def _check_drift(drift: Drift) -> Drift:
-    """Refuse sums and evidence that no reports leave behind."""
+    """Refuse impossible sums and evidence."""
     for cell in drift.cells:
         if not _has_possible_sums(cell):
             raise ValueError("the sums of a cell are impossible")
@@ -134,7 +133,7 @@ RunCount = Annotated[int, Field(ge=0, le=MOST_RUNS)]
 RunsOfReport = Annotated[Evidence, AfterValidator(check_runs)]
 Averages = Annotated[PerRun, AfterValidator(_check_averages)]
 StartedAt = Annotated[float, Field(ge=0, lt=YEAR_10000)]
-"""Seconds since 1970, before the year 10000, which no calendar has."""
+"""Seconds since 1970, before the year 10000, which `datetime` cannot represent."""
 
 
 # The parts of a document.
@@ -142,7 +141,7 @@ StartedAt = Annotated[float, Field(ge=0, lt=YEAR_10000)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellComparisonEntry(CellComparison):
-    """A cell against its base, in numbers and in words."""
+    """A cell compared with its base, in numbers and in words."""
 
     sentence: str
 
@@ -155,7 +154,7 @@ class VariantComparisonEntry(VariantComparison):
 
 
 class CellLossEntry(NamedTuple):
-    """A cell that lost: its runs before, and since then."""
+    """A cell that passes less often: its runs before the loss, and since then."""
 
     case: str
     before: Tally
@@ -171,9 +170,9 @@ class DriftEntry:
         after: the report before it.
         newest: the last report that counts.
         reports: the number of reports since then.
-        shown: one of these is below its own baseline by itself.
+        shown: a single one of these reports is worse than its own baseline.
         loss: the fall of the mean pass rate, with its lower bound `at_least`; None if not known.
-        cells: those that lost most.
+        cells: the cells that lost most.
     """
 
     provider: str
@@ -191,22 +190,22 @@ class DriftEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonEntry:
-    """The report against its baseline. The comparison of each cell is with the cell.
+    """The comparison of the report with its baseline. Each cell has its own comparison.
 
     Attributes:
-        sentence: what was compared, and how old it is.
+        sentence: the baseline and its age in words.
         name: the name of the baseline in sentences.
-        baseline: its reports, newest first.
-        lost: what looks like an outage in newer reports, and does not count.
-        broken: the variants that the base branch itself fails, which were not compared.
+        baseline: the reports of the baseline, newest first.
+        lost: newer reports that look like an outage, and are not counted.
+        broken: variants that fail on the base branch itself, which were not compared.
         confirm_runs: how often suspects were to be run again.
         alpha: the accepted chance of a false alarm.
         counts: the number of cells of each kind.
-        variants: each variant as a whole.
+        variants: the comparison of each variant.
         cases: the cases that got worse over their variants.
-        tags: the tags that some of the cases have, the surest drop first.
+        tags: the comparison of each tag that only some cases have, the surest drop first.
         removed: the cells that only the baseline has.
-        drift: the variants that the base branch's reports together show to pass less often.
+        drift: the variants that pass less often over several reports of the base branch.
     """
 
     sentence: str
@@ -229,10 +228,10 @@ class TotalsEntry:
     """The counts of all runs, the mean over cells of their share of passed runs, and the mean
     score.
 
-    `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs
-    that took more than `budget.per_run` allows. `judging` are the calls of models that judge; None
-    if there were none. `cost_usd` is what all calls of known price cost together, those of confirm
-    runs and of judges included; None if there are none.
+    `recorded` counts runs that were answered from a journal instead of by the provider, and
+    `budget_violations` counts runs that exceeded `budget.per_run`. `judging` has the calls of
+    judges; None if there were none. `cost_usd` is the total cost of all calls with a known price,
+    including confirm runs and judges; None if there are no such calls.
     """
 
     passed: int
@@ -255,10 +254,10 @@ class CellEntry:
     Attributes:
         planned: the number of its runs, without confirm runs.
         confirm_runs: the number of further runs that were planned for it as a suspect.
-        fingerprint: identifies what the case asks and how it is judged, as `asked.judged`.
-        critical: a regression of it is red whatever else the gate allows.
-        threshold: the score with which a run passes; None where all graders must pass.
-        min_pass_rate: the bar of the case itself, if it has one.
+        fingerprint: identifies the question of the case and its grading, as `asked.judged`.
+        critical: a regression always makes the gate red.
+        threshold: the score that a run needs to pass; None if all graders must pass.
+        min_pass_rate: the case's own bar, if it has one.
     """
 
     case: str
@@ -282,10 +281,10 @@ class CellEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenCell(CellEntry):
-    """A cell with what follows from its runs.
+    """A cell with its outcome and its comparison.
 
     Attributes:
-        bar: the share of its runs that must pass for it not to be a failed cell.
+        bar: the share of its runs that must pass.
     """
 
     outcome: CellOutcome
@@ -301,14 +300,14 @@ class BaseCellEntry:
     """A cell of the baseline.
 
     Attributes:
-        fingerprint: identifies what its case asked and how it was judged.
+        fingerprint: identifies the question of its case and its grading.
         history: its runs in each report that may be pooled, newest first: id, passed, graded.
-        outages: the ids of those reports that do not count, as the provider was down.
-        per_run: the averages of its runs in the newest report that counts: how many scores, their
-            sum and that of their squares; mean cost and tokens; median latency.
+        outages: the ids of reports that are not counted, as the provider was down.
+        per_run: the averages of its runs in the newest report that counts: the number of scores,
+            their sum and the sum of their squares; mean cost and tokens; median latency.
         quarantined: its case was in quarantine.
-        bar: the share of its runs that had to pass; None if that is not known.
-        answer: what it answered, if the cell changed or failed since.
+        bar: the share of its runs that had to pass; None if it is not known.
+        answer: its answer, if the cell changed or failed since.
     """
 
     case: str
@@ -329,19 +328,19 @@ class BaseCellEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseEntry:
-    """The baseline, with all that it takes to compare the report with it again.
+    """The baseline, with all that is needed to repeat the comparison.
 
     Attributes:
         name: its name in sentences.
         reports: its reports, newest first.
-        lost: what looks like an outage in newer reports, and does not count.
-        broken: the variants that the base branch itself fails.
-        gate: the rules of the newest one; None if they are not known.
+        lost: newer reports that look like an outage, and are not counted.
+        broken: the variants that fail on the base branch itself.
+        gate: the rules of the newest report; None if they are not known.
         confirm_runs: how often suspects of this report were to be run again.
         trend: the figures of each report, newest first.
         cells: its cells, in the order of the newest report.
-        removed_suites: the suites that were run with it, and that the change no longer has.
-        drift: what its reports together say of a slow loss.
+        removed_suites: the suites that were run with it, but that the change no longer has.
+        drift: the evidence of its reports for a slow loss.
     """
 
     name: str
@@ -369,10 +368,10 @@ class RuleEntry:
 class VerdictEntry:
     """The decision of the gate. `reason` is one sentence for a reviewer.
 
-    `scopes` are the parts of the matrix with their bars, the whole suite first; `rules` those that
-    the comparison with the baseline broke, the worst first. `warning` marks a `borderline` of such
-    a rule, and not of a bar; `unchecked` an `error` whose cause is that the code under test was not
-    run.
+    `scopes` lists the parts of the matrix with their bars, the whole suite first. `rules` lists the
+    rules that the comparison with the baseline broke, the worst first. `warning` is true if such a
+    rule, and not a bar, made the verdict `borderline`. `unchecked` is true if the verdict is
+    `error` because the code under test was not run.
     """
 
     status: VerdictStatus
@@ -407,14 +406,13 @@ class VerdictEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was measured, and is read back from a report.json: the suite and its plan (`looks`,
-    `settled`, `gate`, `variants`, `cells`), what is known of the baseline (`base`) and the
-    `results`.
+    """The measured part of a report.json, which is read back: the suite, its plan (`looks`,
+    `settled`, `gate`, `variants`, `cells`), the baseline (`base`) and the `results`.
 
     Attributes:
         looks: the rounds after which the run could have ended early.
-        settled: the verdict that the runs which were left out could not have changed.
-        results: the lines of the journal in plan order, those of confirm runs last.
+        settled: the verdict that no further run could have changed, if the run ended early.
+        results: the lines of the journal in plan order, confirm runs last.
     """
 
     schema_version: Literal[2]
@@ -436,8 +434,8 @@ class Measured:
 class ReportDocument(Measured):
     """report.json.
 
-    What is read back is described by the parts that this inherits. All else is derived from it, and
-    written for other programs only.
+    ci-evals reads back only the inherited fields. All others are derived from them, and are written
+    for other programs.
     """
 
     id: str
@@ -454,6 +452,7 @@ class ReportDocument(Measured):
 def render(summary: Summary) -> Iterator[bytes]:
     """Yield report.json: a variant, a cell or a result per line, results as in the journal."""
     report = summary.report
+    # Results are copied as lines of the journal, neither parsed nor held in memory all at once.
     lines = report.lines(sorted(report.records))
     if (confirmation := report.confirmation) is not None:
         lines = chain(lines, confirmation.lines(sorted(confirmation.records)))
@@ -467,7 +466,7 @@ _LONG: Final = ("base", "cells", "results")
 def _lay_out(value: Any, results: Iterable[bytes] = ()) -> Iterator[bytes]:
     if isinstance(value, ReportDocument | BaseEntry | Drift):
         separator = b"{"
-        # What is long comes last, so that a person finds the rest.
+        # Long fields come last, so that a person finds the others.
         for field in sorted(fields(value), key=lambda field: field.name in _LONG):
             yield separator + encode(field.name) + b": "
             if field.name == "results":
@@ -493,8 +492,8 @@ def _one_to_the_line(items: Iterable[bytes]) -> Iterator[bytes]:
 def render_brief(summary: Summary) -> str:
     """Return the output of `--format json`: the verdict, and all that a script needs to act on it.
 
-    `failing` are the cells that did not simply pass, each with the reasons of its runs, the most
-    frequent first; `errors` the errored runs of a variant with the same reason.
+    `failing` lists the cells that did not simply pass, each with the reasons of its runs, the most
+    frequent first. `errors` groups errored runs by variant and reason.
     """
     failing = []
     for cell in cell_views(summary):
@@ -518,7 +517,7 @@ def render_brief(summary: Summary) -> str:
 
 
 def render_comparison(summary: Summary) -> str:
-    """Return the output of `compare --format json`, with every cell that either side has."""
+    """Return the output of `compare --format json`, with every cell of either side."""
     cells = []
     if (comparison := summary.compared) is not None:
         cells = [_cell_comparison(comparison, cell) for cell in comparison.cells]
@@ -545,8 +544,8 @@ def schema() -> bytes:
 
 
 def encode(value: Any) -> bytes:
-    """Return one line of JSON in UTF-8. A lone surrogate, which no encoding has, becomes a question
-    mark.
+    """Return one line of JSON in UTF-8. A lone surrogate, which UTF-8 cannot encode, becomes a
+    question mark.
     """
     try:
         return to_json(value, inf_nan_mode="null")
@@ -559,8 +558,8 @@ def encode(value: Any) -> bytes:
 def stdout_json(value: Any, *, indent: int | None = None) -> str:
     """Return JSON for stdout: one line, or indented.
 
-    A CI runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where
-    it may be escaped.
+    A CI runner obeys `##[command]` anywhere in a log line. In JSON, `#` only occurs inside strings,
+    so it can always be escaped.
     """
     text = encode(value).decode()
     if indent is not None:
@@ -569,7 +568,7 @@ def stdout_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def _document(summary: Summary) -> ReportDocument:
-    """Return the document without its results, which are written one by one."""
+    """Return the document without its results, which `render` writes one by one."""
     report = summary.report
     return ReportDocument(
         **_run_fields(summary),
@@ -584,7 +583,7 @@ def _document(summary: Summary) -> ReportDocument:
 
 
 def _run_fields(summary: Summary) -> dict[str, Any]:
-    """Return the figures of a run, as the report and the brief output have them."""
+    """Return the figures of a run that report.json and the brief output share."""
     report = summary.report
     return {
         "schema_version": SCHEMA_VERSION,
@@ -748,7 +747,7 @@ def _base(summary: Summary) -> BaseEntry | NoComparison | None:
 
 
 def _values(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, to make an entry of them."""
+    """Return the fields of a dataclass by name, to build an entry that inherits them."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 

@@ -1,7 +1,7 @@
-"""A report that is read back from report.json.
+"""Reports that are read back from report.json.
 
-A report may come from anybody. What it measured is believed, if it is possible at all; everything
-that follows from it is derived.
+A report is untrusted. Its measurements are used if they are possible; everything else is derived
+from them again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,20 +45,20 @@ from ci_evals.reports.view import bar_of
 
 
 class ContradictionError(ValueError):
-    """A report.json is complete, but says what no run of ci-evals leaves behind."""
+    """A report.json is complete, but has contents that no run of ci-evals can have written."""
 
 
 @dataclass(frozen=True)
 class SavedReport:
-    """A report with all that is needed to judge it again, or to compare another one with it.
+    """A report with all that is needed to re-judge it, or to compare another one with it.
 
     Args:
-        report: what was run. Its cases have what a report shows, not what was asked.
+        report: all results. Its cases have only the fields that reports show, not their questions.
         gate: the rules that it was judged by.
-        base: what it was compared with, or why there was nothing; None if nobody asked.
+        base: its baseline, or the reason why there was none; None if nobody asked for one.
         confirm_runs: how often its suspects were to be run again.
-        before: what the baseline answered to cells that changed or failed.
-        path: the file; None if it was not read from one.
+        before: the baseline's answers for cells that changed or failed.
+        path: its file; None if it was not read from one.
     """
 
     report: SuiteReport
@@ -70,7 +70,7 @@ class SavedReport:
 
     @classmethod
     def of(cls, summary: Summary) -> "SavedReport":
-        """Return a report as if it had been written and read back."""
+        """Return a summary's report as if it had been written and read back."""
         comparison = summary.comparison
         if not isinstance(comparison, Comparison):
             return cls(summary.report, summary.gate, comparison)
@@ -83,22 +83,22 @@ class SavedReport:
         )
 
     def off_default_branch(self) -> "SavedReport":
-        """Return it as a pull request's, which says nothing of the default branch itself."""
+        """Return it as a pull request's report, which is no evidence about the default branch."""
         suite = replace(self.report.suite, on_default_branch=False)
         return replace(self, report=replace(self.report, suite=suite))
 
     def of_variant(self, variant: Variant) -> "SavedReport":
-        """Return the planned runs of one of its variants, compared with nothing."""
-        whole = self.report
-        cells = whole.cells_of(variant)
-        counts = [whole.plan.runs(cell) for cell in cells]
-        plan = RunPlan(whole.plan.cases, [variant], counts, first_runs=[1] * len(counts))
+        """Return the planned runs of one of its variants, without a comparison."""
+        full = self.report
+        cells = full.cells_of(variant)
+        counts = [full.plan.runs(cell) for cell in cells]
+        plan = RunPlan(full.plan.cases, [variant], counts, first_runs=[1] * len(counts))
         results: dict[int, Result] = {}
         for row, cell in enumerate(cells):
-            for result in whole.results(whole.plan.indices(cell)):
+            for result in full.results(full.plan.indices(cell)):
                 results[plan.index(row, result.run)] = result
         report = replace(
-            whole,
+            full,
             plan=plan,
             records=records_of(results),
             lines=lines_of(results),
@@ -121,7 +121,7 @@ class SavedReport:
 
     @cached_property
     def failed_cases(self) -> frozenset[str]:
-        """The ids of the cases that did not pass when they last ran: not all planned runs did."""
+        """The ids of the cases that did not pass all planned runs when they last ran."""
         failed = {cell.case.id for cell in self.head if cell.counts.passed < cell.counts.planned}
         return frozenset(failed.union(self.suite.failed_before))
 
@@ -132,18 +132,18 @@ class SavedReport:
 
     @cached_property
     def summary(self) -> Summary:
-        """The summary of its results, compared with what it was compared with."""
+        """The summary of its results, compared with its own baseline."""
         return replace(self.judge(self.base), before=self.before)
 
     def judge(self, baseline: Baseline | NoComparison | None) -> Summary:
-        """Compare it with a baseline and judge it again by its gate."""
+        """Compare it with a baseline and re-judge it by its own gate."""
         return summarize(self.report, self.gate, baseline, confirm_runs=self.confirm_runs)
 
     @cached_property
     def baseline(self) -> Baseline:
-        """Itself and the reports before it, as a side to compare with.
+        """The baseline that consists of this report and those before it.
 
-        If a quarter of the runs of a variant failed without an answer, these runs do not count.
+        If a quarter of a variant's runs failed without an answer, these runs are not counted.
         """
         own = report_ref(self.report)
         references = {own.id: own}
@@ -193,10 +193,10 @@ class SavedReport:
 
 
 def restore(document: Measured) -> SavedReport:
-    """Return the report that was measured, with what it was compared with.
+    """Return the report of a document, with its baseline.
 
     Raises:
-        ContradictionError: its parts contradict each other, or it has figures that no run has.
+        ContradictionError: its parts contradict each other, or it has impossible figures.
     """
     _check_looks(document.looks)
     report = _restore_report(document)
@@ -270,10 +270,10 @@ def _restore_report(document: Measured) -> SuiteReport:
 def report_so_far(
     suite: SuiteInfo, started_at: float, results: Iterable[Result]
 ) -> SuiteReport | None:
-    """Return the report of a run that has not ended, whose plan is not known; None without results.
+    """Return the report of a run that has not ended; None without results.
 
-    Its plan is what the results have: cases and variants are in the order of their first ones. Of
-    several results of a run, the last one counts.
+    As its plan is not known, it is derived from the results, with cases and variants in the order
+    of their first result. If a run has several results, the last one counts.
     """
     latest: dict[tuple[str, Variant, int], Result] = {}
     for result in results:
@@ -314,12 +314,12 @@ def records_of(results: Mapping[int, Result]) -> Mapping[int, RunRecord]:
 
 
 def lines_of(results: Mapping[int, Result]) -> Callable[[Iterable[int]], Iterator[bytes]]:
-    """Return what reads the lines of results that are in memory, by the index of their runs."""
+    """Return a reader of the journal lines of results in memory, by the index of their runs."""
     return lambda indices: (encode_result(results[index]) for index in indices)
 
 
 def _restore_plans(document: Measured) -> tuple[RunPlan, RunPlan]:
-    """Return the plan of the report, and the plan of its confirm runs."""
+    """Return the plan of the report and the plan of its confirm runs."""
     variants = tuple(dict.fromkeys(document.variants))
     cells = {cell.key: cell for cell in document.cells}
     first_cells: dict[str, CellEntry] = {}
@@ -327,6 +327,7 @@ def _restore_plans(document: Measured) -> tuple[RunPlan, RunPlan]:
         if Variant(cell.provider, cell.prompt) not in variants:
             raise ContradictionError(f"a cell is of no variant: {cell.key}")
         first_cells.setdefault(cell.case, cell)
+    # Checked before the plan is built: a matrix of few cells can still claim billions of places.
     runs = sum(cell.planned + cell.confirm_runs for cell in document.cells)
     if max(runs, len(first_cells) * len(variants)) > MOST_RUNS:
         raise ContradictionError(f"it has more than {MOST_RUNS:,} runs")
@@ -357,7 +358,7 @@ def _restore_plans(document: Measured) -> tuple[RunPlan, RunPlan]:
 
 
 def _check_result(result: Result, threshold: float | None) -> None:
-    """Refuse figures that no run has, and a status or score that contradicts the grades."""
+    """Refuse impossible figures, and a status or score that contradicts the grades."""
     run = f"run {result.run} of {result.case!r}"
     grades = result.grades
     amounts = [result.latency_s, result.cost_usd, result.score]

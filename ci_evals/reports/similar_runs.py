@@ -1,4 +1,4 @@
-"""Runs of a cell whose answers differ in few words, shown as one."""
+"""Merges runs of a cell whose answers differ in few words."""
 
 import re
 from collections.abc import Hashable, Iterator, Sequence
@@ -12,15 +12,15 @@ from ci_evals.reports.answer_forms import MAX_WORDS, Piece, pieces_of, split_wor
 from ci_evals.reports.view import RunView, reason_of
 
 LEAST_SIMILAR: Final = 0.8
-"""The share of words that two answers have in the same order, to be shown as one."""
+"""The share of words, in the same order, that two answers must have in common to be merged."""
 
-_MAX_KINDS = 20  # that a further answer is compared with
+_MAX_KINDS = 20  # the most kinds that a further answer is compared with
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(slots=True)
 class _Kind:
-    """Runs that differ in few words from the first of them."""
+    """Runs whose answers differ from the first one in few words."""
 
     words: Sequence[str]
     runs: list[RunView]
@@ -35,7 +35,7 @@ def merge_similar(runs: Sequence[RunView]) -> list[RunView]:
     for number, run in enumerate(runs):
         words = _WORD.findall(run.answer or "")
         if not words or len(words) > MAX_WORDS:
-            kinds[number] = [_Kind(words, [run])]
+            kinds[number] = [_Kind(words, [run])]  # a key that no ending has, so it stays alone
             continue
         known = kinds.setdefault(_ending(run), [])
         for kind in known[:_MAX_KINDS]:
@@ -48,7 +48,7 @@ def merge_similar(runs: Sequence[RunView]) -> list[RunView]:
 
 
 def difference(run: RunView, other: RunView) -> Iterator[Piece]:
-    """Yield the pieces that make the answer of `other` out of that of `run`."""
+    """Yield the pieces that turn the answer of `run` into the answer of `other`."""
     before, after = split_words(run.answer or ""), split_words(other.answer or "")
     steps = [
         (step.tag, step.src_start, step.src_end, step.dest_start, step.dest_end)
@@ -58,7 +58,7 @@ def difference(run: RunView, other: RunView) -> Iterator[Piece]:
 
 
 def _ending(run: RunView) -> Hashable:
-    """Return how a run ended, without what its answer says."""
+    """Return a key that is equal for runs that ended for the same reason, answers aside."""
     result, response = run.first, run.first.response
     ending: list[Hashable] = [result.status, result.recorded, result.reused, run.confirming]
     for grade in every_grade(result.grades):

@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Note(NamedTuple):
     """A label and one sentence: `Resumed`, `120 of 200 runs kept, 80 new ones`.
 
-    A `brief` one is shown even where there is little room. `command` is what to run to learn more.
+    A `brief` note is shown even if there is little room. `command` is a command to learn more.
     """
 
     label: str
@@ -32,20 +32,21 @@ class Note(NamedTuple):
 class Summary:
     """A report, its verdict and its comparison: what every format renders.
 
-    What follows from it, such as its cells or its findings, is computed once and kept with it: see
-    `once_per_summary`.
+    Values derived from it, such as its cells and its findings, are computed once and kept with it:
+    see `once_per_summary`.
 
     Args:
-        report: what was run.
-        cells: every cell of it that has runs, in plan order.
-        verdict: what the gate says of it.
+        report: all results.
+        cells: every cell with runs, in plan order.
+        verdict: the gate's verdict.
         gate: the rules for merging; None if there are none.
-        comparison: the report against its baseline, or why there is none; None if nobody asked.
-        before: what the baseline answered to cells that changed or failed, if it is known.
-        notes: what else a reader should know about how the report was judged.
-        links: the name and URL of pages of the CI system about it.
+        comparison: the comparison with the baseline, or the reason why there is none; None if
+            nobody asked for one.
+        before: the baseline's answers for cells that changed or failed, if they are known.
+        notes: further notes about how the report was judged.
+        links: the URLs of the CI system's pages about it, by name.
         is_going_on: the run has not ended, so `verdict` is provisional.
-        derived: what follows from it, by the function that derives it.
+        derived: the derived values, by the function that computes them.
     """
 
     report: SuiteReport
@@ -61,12 +62,12 @@ class Summary:
 
     @cached_property
     def compared(self) -> Comparison | None:
-        """The comparison, where there is one."""
+        """The comparison, if there is one."""
         return self.comparison if isinstance(self.comparison, Comparison) else None
 
     @property
     def base_links(self) -> Mapping[str, str]:
-        """The name and URL of the newest run of a base branch that is broken itself, if known."""
+        """The URL of the newest run of a base branch that is itself broken, by name."""
         comparison = self.compared
         if comparison is None or not comparison.broken or not comparison.baseline.run_url:
             return {}
@@ -74,12 +75,16 @@ class Summary:
 
     @property
     def base(self) -> str | None:
-        """The name of the baseline in sentences, where there is a comparison with it."""
+        """The name of the baseline in sentences; None without a comparison."""
         return self.compared.baseline.label if self.compared else None
 
 
 def once_per_summary(derive: Callable[[Summary], T]) -> Callable[[Summary], T]:
-    """Decorate a function of a summary so that all formats share one call of it."""
+    """Cache a function of a summary, so that all formats share one call.
+
+    The values are kept with the summary and not by `functools.cache`, which would keep every
+    summary alive.
+    """
 
     @wraps(derive)
     def derive_once(summary: Summary) -> T:
@@ -96,13 +101,13 @@ def once_per_summary(derive: Callable[[Summary], T]) -> Callable[[Summary], T]:
 def common_luck(summary: Summary) -> Mapping[Variant, float]:
     """Return how much more the base's reports of each variant vary than independent runs would.
 
-    Variants of which that is not known are left out.
+    Variants with too little history are left out.
     """
     return luck_in_common(summary.report, summary.comparison)
 
 
 class Renderer(Protocol):
-    """One format: chunks of UTF-8, made while they are read. Opens no file, prints nothing."""
+    """Renders a summary in one format, as an iterable of UTF-8 chunks. Opens and prints nothing."""
 
     def __call__(self, summary: Summary) -> Iterable[bytes]: ...
 
@@ -117,9 +122,9 @@ def summarize(
     """Compare a report and judge it.
 
     Args:
-        report: what was run.
+        report: all results.
         gate: the rules for merging.
-        baseline: what to compare with, or why there is nothing; None if nobody asked.
+        baseline: the baseline, or the reason why there is none; None if nobody asked for one.
         confirm_runs: how often suspects were to be run again.
     """
     cells = reported_cells(report, gate)

@@ -52,7 +52,7 @@ _SENTENCE_CHARACTERS = 1000
 Parts = Iterator[ConsoleRenderable]
 
 UNBOUNDED = 1000
-"""Columns for text that a terminal may break wherever it likes."""
+"""A width at which nothing is wrapped; the terminal itself breaks long lines."""
 
 _VERDICT_MARKS: Final[Mapping[VerdictStatus, tuple[str, str]]] = {
     "pass": ("✓", "bold green"),
@@ -65,19 +65,21 @@ _INDENT = (0, 0, 0, 4)
 
 
 def render(summary: Summary, *, width: int, color: bool) -> str:
-    """Return the summary for a terminal of `width` columns, without escape codes unless `color`.
+    """Return the summary for a terminal of `width` columns, with escape codes only if `color`.
 
-    No name and no answer in it can move the cursor or command a CI runner.
+    No name or answer in it can move the cursor or give commands to a CI runner.
     """
     return draw(_parts(summary, width), width=width, color=color)
 
 
 def draw(parts: Iterable[ConsoleRenderable], *, width: int, color: bool = False) -> str:
-    """Lay out texts and tables below each other; the environment decides no color and no size."""
+    """Lay out texts and tables below each other. Environment variables and the real terminal are
+    ignored, so the same arguments always give the same text.
+    """
     console = Console(
         file=StringIO(),
         width=width,
-        height=25,  # with both given, rich asks nobody for the size
+        height=25,  # without a height, rich asks the terminal for its size
         force_terminal=color,
         color_system="standard" if color else None,
         no_color=not color,
@@ -98,11 +100,11 @@ Row = Sequence[str | Text]
 
 
 def columns(rows: Sequence[Row], *, gap: int = 2, flush_right: bool = False) -> Table:
-    """Return a table without lines. Words that are wider than their column are folded.
+    """Return a table without lines. Words wider than their column are folded.
 
     Args:
         rows: the texts of each row.
-        gap: blanks between two columns.
+        gap: the number of blanks between two columns.
         flush_right: align all columns but the first to the right.
     """
     table = Table.grid(padding=(0, gap, 0, 0))
@@ -122,7 +124,7 @@ def columns(rows: Sequence[Row], *, gap: int = 2, flush_right: bool = False) -> 
 
 
 def render_comparison(comparison: Comparison) -> str:
-    """Return a line for each figure of a variant and for each cell, changed ones first."""
+    """Return a line for each figure of a variant, then one for each cell, changed ones first."""
     base = comparison.baseline.label.removeprefix("the ")
     rows: list[Row] = [("", base, "here", "change", "p")]
     for variant in comparison.variants:
@@ -217,7 +219,7 @@ def _verdict(found: Findings, text: str) -> Text:
 
 # The figures of the variants.
 
-_ESSENTIAL = 1  # the ranks of the pass rate and its change
+_ESSENTIAL = 1  # up to this rank: the pass rate and its change
 _BEST, _WORST = " ▲", " ▼"
 _NO_MARK = "  "
 _MARK_STYLES = {_BEST: "green", _WORST: "red", _NO_MARK: ""}
@@ -226,8 +228,8 @@ _MARK_STYLES = {_BEST: "green", _WORST: "red", _NO_MARK: ""}
 class Column(NamedTuple):
     """A figure of every variant.
 
-    Where the terminal is too narrow, the columns of the highest `rank` go first. Those of a rank
-    above `_ESSENTIAL` go before `short` replaces the figures of another one.
+    In a narrow terminal, the columns of the highest `rank` are dropped first. The `short` figures
+    replace the others only if even the columns up to `_ESSENTIAL` are too wide.
     """
 
     title: str
@@ -343,7 +345,7 @@ def _cost_columns(
             token_texts.append(UNKNOWN)
     has_tokens = any(tokens)
     if len({each.counts.graded for each in variants}) > 1:
-        # Of different numbers of runs, the fewer would look cheaper.
+        # A variant with fewer runs would look cheaper.
         costs = tokens = []
     yield _column("cost", 3, cost_texts, costs)
     if any(change.cost for change in changes):
@@ -360,7 +362,8 @@ def _column(
     *,
     highest_is_best: bool = False,
 ) -> Column:
-    """Mark the best and the worst figure. Those that look the same are marked the same."""
+    """Return a column with the best and the worst figure marked."""
+    # Figures are compared as shown: equal texts with different marks would look like a mistake.
     shown = list(texts)
     by_text = dict(zip(shown, numbers, strict=False))
     known = {number for number in by_text.values() if number is not None}
@@ -378,7 +381,7 @@ def _column(
 
 
 def _graders(variants: Sequence[VariantReport]) -> Iterator[Text]:
-    """`graders: contains 0.90, regex 0.95 to 1.00, 4 others 1.00`, the lowest first."""
+    """`graders: contains 0.90, regex 0.95 to 1.00, 4 others 1.00`, lowest first."""
     means: dict[str, list[float]] = {}
     for variant in variants:
         for grader, mean in variant.grader_means.items():
@@ -424,7 +427,7 @@ def _label(name: str) -> str:
 
 
 def _labels(found: Findings, variant: Variant, task: TaskReport) -> Parts:
-    """Yield the figures of a classification, and which label was taken for which."""
+    """Yield the figures of a classification, and the labels given for each true label."""
     title = _name(task.name).capitalize()
     if found.several_variants:
         title = f"{title} on {_name(variant)}"
@@ -448,7 +451,7 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Parts:
 
 
 def _leaderboard(standings: Sequence[Standing]) -> Parts:
-    """List the variants, the best first; in a line if all are tied."""
+    """List the variants, best first, or just say that all are tied."""
     if all(standing.place == standings[0].place for standing in standings):
         yield _dim(f"all {number_of(len(standings), 'variant')} are tied: {OVERLAP}")
         return
@@ -464,7 +467,7 @@ def _leaderboard(standings: Sequence[Standing]) -> Parts:
 
 
 def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Parts:
-    """List the parts of the matrix that have a bar, the worst first."""
+    """List the parts of the matrix with a bar, worst first."""
     rows = []
     for scope in scopes:
         _, style = _VERDICT_MARKS[scope.status]
@@ -523,7 +526,7 @@ def _folded_group(group: Group) -> Text:
 
 
 def _entry(entry: GroupItem, group: Group) -> Parts:
-    """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the answer and why it failed."""
+    """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the answer and its faults."""
     if group.kind in _GROUP_MARKS:
         mark, color = _GROUP_MARKS[group.kind]
     else:

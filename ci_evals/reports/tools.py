@@ -15,11 +15,11 @@ _NAME_CHARACTERS = 100
 
 PowerFormat = Literal["text", "markdown", "json"]
 
-_MAX_CASES = 10  # that a judge and people disagree about
+_MAX_CASES = 10  # named cases on which a judge and people disagree
 
 
 def render_power(power: Power, output: PowerFormat) -> str:
-    """Return the drops that a suite detects: a sentence, a table of sizes, and what it rests on."""
+    """Return the drops that a suite detects: a sentence, a table of sizes, and the assumptions."""
     if output == "json":
         return stdout_json(power, indent=2)
     head = (
@@ -108,8 +108,8 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
         rows.append((f"people: {label}", *(f"{count:,}" for count in counts)))
     ending = []
     for verdict, done in (("pass", "passed"), ("fail", "failed")):
-        found = [each.case for each in check.disagreements if each.judge == verdict]
-        cases = list(dict.fromkeys(found))
+        disagreements = [each.case for each in check.disagreements if each.judge == verdict]
+        cases = list(dict.fromkeys(disagreements))
         named = ", ".join(one_line(case, _NAME_CHARACTERS) for case in cases[:_MAX_CASES])
         if len(cases) > _MAX_CASES:
             named = f"{named} and {len(cases) - _MAX_CASES:,} more"
@@ -131,7 +131,7 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
 
 
 def _fitness(check: JudgeCheck) -> str:
-    """Conclude whether the judge is fit to gate, with the reason."""
+    """Return the conclusion about the judge, fit to gate or not, with the reason."""
     table = check.table
     missing = [
         label for label, count in zip(table.labels, table.true_counts, strict=True) if not count
@@ -153,7 +153,7 @@ def _fitness(check: JudgeCheck) -> str:
 def markdown_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, flush_right: bool = False
 ) -> str:
-    """Return a table of cells that are Markdown already."""
+    """Return a Markdown table; the cells must be Markdown already."""
     column = "---:" if flush_right else "---"
     rule = "|---" + f"|{column}" * (len(head) - 1) + "|"
     lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]

@@ -33,7 +33,7 @@ _TREND_REPORTS = 10
 
 @dataclass(frozen=True, slots=True)
 class LabelReport:
-    """The figures of one label; None where one is not defined."""
+    """The figures of one label; None for a figure that is not defined."""
 
     label: str
     truths: int
@@ -70,7 +70,7 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class MetricReport:
-    """The mean score of the graders that name this metric, with its bounds."""
+    """The mean score of the graders with this metric, with its bounds."""
 
     name: str
     mean: float
@@ -83,19 +83,19 @@ class MetricReport:
 class VariantReport(Variant):
     """One provider with one prompt, and its figures.
 
-    Rates and scores are fractions in [0, 1]; None where no run was graded.
+    Rates and scores are fractions in [0, 1]; None if no run was graded.
 
     Attributes:
-        pass_rate: the mean over cells of their share of passed runs, as the gate sees it.
+        pass_rate: the mean over cells of their share of passed runs, which the gate judges.
         lower, upper: its bounds, each at the gate's confidence.
         match_rate: the mean score.
         unpriced_runs: graded runs whose price is not known.
-        recorded_runs: runs that a recording answered instead of the provider.
+        recorded_runs: runs that were answered from a recording instead of by the provider.
         grader_means: the mean score of each grader, by its own name or its type.
-        metrics: the mean scores by metric of graders.
-        k: the fewest graded runs of a cell; None if that is one.
-        pass_at_k: the chance that of `k` runs of a case one passes.
-        pass_hat_k: the chance that all of them do.
+        metrics: the mean score of each metric.
+        k: the smallest number of graded runs of any cell of the report; None if it is 1.
+        pass_at_k: the chance that at least one of `k` runs of a case passes.
+        pass_hat_k: the chance that all `k` runs of a case pass.
     """
 
     counts: Counts
@@ -115,7 +115,7 @@ class VariantReport(Variant):
 
     @property
     def variant(self) -> Variant:
-        """The variant alone: a key by which others know it."""
+        """The variant without its figures, to be used as a key."""
         return Variant(self.provider, self.prompt)
 
     @property
@@ -138,6 +138,7 @@ class VariantReport(Variant):
 @once_per_summary
 def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     """Report on every variant, in the suite's order."""
+    # One `k` for all variants: their chances can only be compared for equally many runs.
     graded = [counts.graded for counts in summary.report.by_cell if counts.graded]
     k = min(graded, default=None)
     if k == 1:
@@ -189,7 +190,7 @@ def _variant_report(
 def _mean_chance(
     chance: Callable[[int, int, int], float | None], by_cell: Sequence[Counts], k: int | None
 ) -> float | None:
-    """Return the mean over graded cells of a chance that follows from `k` runs of each."""
+    """Return the mean over graded cells of a chance for `k` runs."""
     if k is None:
         return None
     chances = []
@@ -225,8 +226,8 @@ def _task_reports(report: SuiteReport, variant: Variant) -> Iterator[TaskReport]
 
 @dataclass(frozen=True, slots=True)
 class VariantChange:
-    """A variant compared with its base, in words; empty where a side does not know the figure, or
-    few cases were compared.
+    """A variant compared with its base, in words. A text is empty if either side lacks the figure,
+    or if too few cases were compared.
 
     `compared_with` is the base's variant if it has another name.
     """
@@ -264,18 +265,14 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The last reports of the base branch, oldest first, and the pass rate of each variant in every
-    one of them.
-    """
+    """The last reports of the base branch, oldest first, with the pass rate of each variant."""
 
     reports: tuple[ReportRef, ...]
     rows: tuple[tuple[VariantReport, tuple[float | None, ...]], ...]
 
 
 def trend_of(summary: Summary, variants: Sequence[VariantReport]) -> Trend | None:
-    """Return the trend of the variants that have a rate in two of these reports or more; None if
-    no variant has.
-    """
+    """Return the trend of variants with a rate in at least two reports; None without any."""
     comparison = summary.compared
     if comparison is None:
         return None
@@ -292,7 +289,7 @@ def trend_of(summary: Summary, variants: Sequence[VariantReport]) -> Trend | Non
 
 
 def rate_in(point: TrendPoint, variant: Variant) -> float | None:
-    """Return the pass rate that a variant had in an earlier report; None if it has none there."""
+    """Return a variant's pass rate in an earlier report; None if it has none there."""
     for each in point.variants:
         if each.variant == variant:
             return each.pass_rate
@@ -304,7 +301,7 @@ def rate_in(point: TrendPoint, variant: Variant) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One line of the leaderboard; `rank` is None where nothing was graded."""
+    """One line of the leaderboard; `rank` is None if nothing was graded."""
 
     rank: int | None
     tied: bool
@@ -321,7 +318,7 @@ class Standing:
 
 
 def leaderboard(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
-    """Rank the variants; empty for so few that nobody needs an order, or without any rate."""
+    """Rank the variants; empty if they are too few to need an order, or without any rate."""
     if len(variants) < _FEWEST_RANKED or all(variant.pass_rate is None for variant in variants):
         return ()
     return rank(variants)
@@ -330,7 +327,8 @@ def leaderboard(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
 def rank(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
     """Return every variant, the best first.
 
-    A variant's rank is one more than the number of variants whose interval is wholly above its own.
+    A variant's rank is one more than the number of variants whose interval lies entirely above its
+    own: variants whose intervals overlap cannot be told apart by these runs.
     """
     lowers = [variant.lower for variant in variants if variant.lower is not None]
     ranks: list[int | None] = []

@@ -1,7 +1,7 @@
-"""Views of a report for people: runs that ended alike, cells, and cases.
+"""Views of runs, cells and cases for people.
 
-What is known of a run or a cell is worked out here, once. The pages decide what they show of it,
-and where.
+A fact about a run or a cell is worked out here, once; each page decides whether and where it is
+shown.
 """
 
 import json
@@ -48,34 +48,34 @@ T = TypeVar("T")
 
 CellOutcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 
-# How much the pages show of what others wrote, and of long lists.
+# Limits of foreign texts and long lists on all pages.
 
 NAME_CHARACTERS: Final = 100
-"""Of a name inside a sentence."""
+"""The longest name inside a sentence."""
 LINE_CHARACTERS: Final = 300
-"""Of a text on one line: a reason, a retrieved text, a line of code."""
+"""The longest text on one line: a reason, a retrieved text, a line of code."""
 TEXT_CHARACTERS: Final = 2000
-"""Of a text on several lines: a question, an answer, a traceback."""
+"""The longest text on several lines: a question, an answer, a traceback."""
 FEW: Final = 3
-"""Names in a sentence, and examples."""
+"""The most names in a sentence, and the most examples."""
 SOME: Final = 10
-"""Reasons, and entries of a list in the open."""
+"""The most reasons, and the most entries of a list that is not folded."""
 MANY: Final = 20
-"""What a single answer may have: retrieved texts, statements, facts."""
+"""The most retrieved texts, statements or facts of a single answer."""
 MOST: Final = 200
-"""Entries of any list."""
+"""The most entries of any list."""
 
 
 # Runs.
 
 
 class Reason(NamedTuple):
-    """A reason for a run not to pass.
+    """A reason why a run did not pass.
 
     Attributes:
-        missed: what was expected, without the answer: `contains: does not contain 'Paris'`. Runs
-            with the same fault share this text, even if their answers differ.
-        text: the same with what the answer had instead: `…, got 'Lyon'`.
+        missed: the unmet expectation, without the answer: `contains: does not contain 'Paris'`.
+            Runs with the same fault share this text, even if their answers differ.
+        text: the same with the answer: `…, got 'Lyon'`.
     """
 
     missed: str
@@ -84,12 +84,12 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class RunView:
-    """One run, or several that ended alike: they differ in nothing but number, time and cost.
+    """One run, or several that ended alike: they differ only in number, time and cost.
 
     Args:
         results: at least one, in the order of their numbers.
         confirming: they were made because the cell was a suspect.
-        variations: those among them whose answers differ from the first one in few words.
+        variations: the runs among them whose answers differ from the first one in few words.
     """
 
     results: tuple[Result, ...]
@@ -122,7 +122,7 @@ class RunView:
 
     @property
     def error(self) -> str | None:
-        """The reason why there was nothing to grade; None if there was something."""
+        """The error that left nothing to grade; None if there was an answer."""
         error = self.first.error
         if error is None:
             return None
@@ -135,7 +135,7 @@ class RunView:
 
     @property
     def detail(self) -> str | None:
-        """The end of what an error or a failed check left behind: a traceback, stderr."""
+        """The end of the traceback or stderr of an error or a failed check."""
         stack = _stack_of(self.first)
         if not stack:
             return None
@@ -143,7 +143,7 @@ class RunView:
 
     @property
     def answer(self) -> str | None:
-        """The text, then a line for each tool call; both sides of a conversation. None without an
+        """The text, then a line for each tool call; of a conversation, both sides. None without an
         answer.
         """
         return answer_text(self.first)
@@ -175,7 +175,7 @@ class RunView:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Further details from the provider about the answer, and about all answers alike."""
+        """The provider's metadata that all answers share."""
         response = self.first.response
         if response is None:
             return {}
@@ -189,16 +189,14 @@ class RunView:
 
     @property
     def score(self) -> str:
-        """`score 0.50 (threshold 0.8)`; empty where every grader had to pass, and either all or
-        none did.
-        """
+        """`score 0.50 (threshold 0.8)`; empty if every grader had to pass, and all or none did."""
         scores = [result.score for result in self.results if result.score is not None]
         threshold = self.first.threshold
         if not scores:
             return ""
         if threshold is not None:
             return f"score {span(scores, score)} (threshold {threshold:g})"
-        if all(value in (0, 1) for value in scores):
+        if all(value in (0, 1) for value in scores):  # the status says as much
             return ""
         return f"score {span(scores, score)}"
 
@@ -242,33 +240,35 @@ class RunView:
 
 def alike(results: Iterable[Result], *, confirming: bool = False) -> list[RunView]:
     """Group runs that ended alike, in the order of the first of each group."""
-    return [RunView(tuple(group), confirming) for group in group_by(results, _look)]
+    return [RunView(tuple(group), confirming) for group in group_by(results, _ending)]
 
 
 def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Group items of the same key, in the order of the first of each group."""
+    """Group items with the same key, in the order of the first item of each group."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return list(groups.values())
 
 
-def _look(result: Result) -> Hashable:
-    """Return what is seen of a run. What was said in favour of an answer keeps no runs apart."""
-    look: list[Hashable] = [result.status, result.error, result.recorded, result.reused]
+def _ending(result: Result) -> Hashable:
+    """Return a key that is equal for runs that ended alike. Reasons of passed grades are ignored:
+    a judge words them in a new way each time.
+    """
+    ending: list[Hashable] = [result.status, result.error, result.recorded, result.reused]
     for grade in every_grade(result.grades):
-        look += [grade.grader, grade.score]
+        ending += [grade.grader, grade.score]
         if not grade.passed:
-            look.append(reason_of(grade))
+            ending.append(reason_of(grade))
     response = result.response
     if response is not None:
-        look += [answer_text(result), response.model, response.finish_reason]
-        look += [(passage.id, passage.text) for passage in response.passages or ()]
-    return tuple(look)
+        ending += [answer_text(result), response.model, response.finish_reason]
+        ending += [(passage.id, passage.text) for passage in response.passages or ()]
+    return tuple(ending)
 
 
 def reasons_of(result: Result) -> tuple[Reason, ...]:
-    """Return why a run did not pass: its error, or each failed grade."""
+    """Return the reasons why a run did not pass: its error, or each failed grade."""
     if result.error is not None:
         text = one_line(result.error.sentence, LINE_CHARACTERS)
         return (Reason(text, text),)
@@ -288,7 +288,7 @@ def reasons_of(result: Result) -> tuple[Reason, ...]:
 
 
 def reason_of(grade: Grade) -> Reason:
-    """Return what a grader missed: `equals: expected 'Paris'`."""
+    """Return the reason of a failed grade: `equals: expected 'Paris'`."""
     missed = one_line(f"{grade.grader}: {grade.reason}", LINE_CHARACTERS)
     text = one_line(f"{grade.grader}: {grade.sentence}", LINE_CHARACTERS)
     return Reason(missed, text)
@@ -301,17 +301,17 @@ def answer_text(result: Result) -> str | None:
         return None
     if response.turns:
         return "\n".join(turn_lines(response))
-    return _said(response)
+    return _response_text(response)
 
 
 def turn_lines(response: Response) -> Iterator[str]:
-    """Yield what the user and the assistant said in each turn of a conversation."""
+    """Yield the lines of the user and the assistant in each turn of a conversation."""
     for turn in response.turns:
         yield f"user: {turn.user}"
-        yield f"assistant: {_said(turn.response)}"
+        yield f"assistant: {_response_text(turn.response)}"
 
 
-def _said(response: Response) -> str:
+def _response_text(response: Response) -> str:
     return _with_calls(response.output, response.calls_made)
 
 
@@ -366,7 +366,7 @@ def frames_of(stack: str | None) -> list[str]:
 
 
 def _common_grades(of_each: Sequence[Sequence[Grade]]) -> list[Grade]:
-    """Return the grades of runs that have the same verdicts, without what they don't share."""
+    """Return the grades of runs with equal verdicts, without the parts that differ."""
     common = []
     for same in zip(*of_each, strict=True):
         first, *others = same
@@ -388,7 +388,7 @@ def _common_grades(of_each: Sequence[Sequence[Grade]]) -> list[Grade]:
 
 
 def grade_facts(grade: Grade) -> str:
-    """`score 0.50, weight 2, metric tone`: what a grade's verdict leaves open; may be empty."""
+    """`score 0.50, weight 2, metric tone`: what is not obvious from the verdict; may be empty."""
     facts = []
     if grade.score not in (0, 1):
         facts.append(f"score {score(grade.score)}")
@@ -404,7 +404,7 @@ def grade_facts(grade: Grade) -> str:
 
 
 def statement_lines(grade: Grade) -> list[tuple[bool, str]]:
-    """Return for each statement of a grade whether it holds, and `Refunds take days. (text 1)`."""
+    """Return each statement of a grade: True if it holds, and `Refunds take days. (text 1)`."""
     lines = []
     for each in grade.statements[:MANY]:
         text = one_line(each.text, LINE_CHARACTERS)
@@ -443,7 +443,7 @@ def label_passages(passages: Sequence[Passage], characters: int) -> Iterator[tup
 
 
 def metadata_lines(metadata: Mapping[str, Any]) -> list[str]:
-    """Return what else is known of an answer, a line for each key: `trace: 7f3a`."""
+    """Return an answer's metadata, one line per key: `trace: 7f3a`."""
     lines = [
         f"{one_line(name, NAME_CHARACTERS)}: {one_line(_json(value), LINE_CHARACTERS)}"
         for name, value in metadata.items()
@@ -461,14 +461,12 @@ class Failures:
     """The reasons of a cell's failed runs, including confirm runs.
 
     Attributes:
-        runs: how many failed.
-        missed: each `Reason.missed` with the number of runs that it stopped, the most frequent
-            first.
-        reasons: the same with what the answers had, `Reason.text`.
-        cause: a key of the reason that all of them share, answers aside; None if there is
-            no such reason.
-        graders: the graders that failed, by name.
-        error: the error that left the first of them without an answer.
+        runs: the number of failed runs.
+        missed: each `Reason.missed` with the number of its runs, the most frequent first.
+        reasons: each `Reason.text` in the same way.
+        cause: a key of the reason that all runs share, answers aside; None if they differ.
+        graders: the names of the graders that failed.
+        error: the first error that left a run without an answer.
     """
 
     runs: int = 0
@@ -488,12 +486,12 @@ class Failures:
         error = None
         runs = 0
         for result in results:
-            found = reasons_of(result)
-            # A reason counts once a run, even where several graders give it.
-            missed.update(dict.fromkeys([reason.missed for reason in found], 1))
-            reasons.update(dict.fromkeys([reason.text for reason in found], 1))
+            of_run = reasons_of(result)
+            # A reason counts once per run, even if several graders give it.
+            missed.update(dict.fromkeys([reason.missed for reason in of_run], 1))
+            reasons.update(dict.fromkeys([reason.text for reason in of_run], 1))
             if result.error is None:
-                causes.add(tuple(reason.missed for reason in found))
+                causes.add(tuple(reason.missed for reason in of_run))
                 graders.update(grade.grader for grade in result.grades if not grade.passed)
             else:
                 causes.add(same_reason(result.error))
@@ -510,14 +508,14 @@ class Failures:
 
     @property
     def most_frequent(self) -> str:
-        """The most frequent reason without what the answers had; empty if there is none."""
+        """The most frequent reason without the answer; empty if there is none."""
         if not self.missed:
             return ""
         return self.missed[0][0]
 
     def lines(self, most: int = SOME, *, with_answers: bool = True) -> list[str]:
-        """Return at most so many reasons, and one more line that counts those left out: `2 of 3
-        failed runs: contains: …` where the runs differ.
+        """Return at most `most` reasons, and a line that counts those left out. If the runs differ,
+        each reason has its share: `2 of 3 failed runs: contains: …`.
         """
         counted = self.reasons if with_answers else self.missed
         shared_by_all = all(count == self.runs for _, count in counted)
@@ -537,7 +535,7 @@ class CellView(ReportedCell):
     """One case on one variant, with its bar and its comparison.
 
     Args:
-        found: what the comparison found; None without one.
+        found: its comparison with the base; None without one.
         summary: the summary that it is part of.
     """
 
@@ -551,7 +549,7 @@ class CellView(ReportedCell):
 
     @property
     def below_bar(self) -> bool:
-        """Return True if fewer of its graded runs passed than its bar asks for, even by chance."""
+        """Return True if its share of passed runs is below its bar, even if only by chance."""
         share = self.counts.pass_rate
         return share is not None and share < self.bar
 
@@ -559,8 +557,8 @@ class CellView(ReportedCell):
     def outcome(self) -> CellOutcome:
         """The outcome of the cell.
 
-        `errored` is a cell without any graded run. `failed` is one of which no run passed, or one
-        below its bar if the gate says that the bar is missed; any other one with failed runs is
+        A cell is `errored` if it has no graded run. It is `failed` if no run passed, or if it is
+        below its bar and the gate says that the bar is missed. Any other cell with failed runs is
         `flaky`.
         """
         counts = self.counts
@@ -578,9 +576,7 @@ class CellView(ReportedCell):
 
     @property
     def marked_outcome(self) -> CellOutcome:
-        """The outcome that report.html marks; a regressed cell has failed, even if it meets its
-        bar.
-        """
+        """The outcome in report.html, where a regressed cell has failed even above its bar."""
         if self.found is not None and self.found.kind == "regressed":
             return "failed"
         return self.outcome
@@ -607,7 +603,7 @@ class CellView(ReportedCell):
 
     @property
     def finding(self) -> str:
-        """The comparison's result, or the number of its runs that passed here and on the base."""
+        """The comparison's result, or its passed runs here and on the base."""
         comparison, found = self.summary.compared, self.found
         text = self.tally
         flips = flip_rate(self.counts.passed, self.counts.graded)
@@ -639,7 +635,7 @@ class CellView(ReportedCell):
 
     @property
     def changed(self) -> bool:
-        """Return True if it is better or worse than on the base, or may be worse."""
+        """Return True if it regressed, was fixed, or is a suspect."""
         return self.found is not None and self.found.kind in ("regressed", "suspect", "fixed")
 
     @property
@@ -677,7 +673,7 @@ class CellView(ReportedCell):
     def cause(self) -> Hashable:
         """A key of the reason that all failed runs share, answers aside; None if they differ.
 
-        Only where no run passed, the lack of an answer is such a reason.
+        A missing answer counts as such a reason only if no run passed.
         """
         if self.failures.error and self.counts.passed:
             return None
@@ -694,10 +690,10 @@ class CellView(ReportedCell):
         """Read its results from the journal, the confirm runs last.
 
         Args:
-            statuses: how the runs ended; any status if there are none.
-            most: read no more than so many.
+            statuses: the statuses to read; none means all.
+            most: the most results to read.
         """
-        found: list[Result] = []
+        results: list[Result] = []
         report = self.summary.report
         for part in (report, report.confirmation):
             if part is None:
@@ -708,9 +704,9 @@ class CellView(ReportedCell):
                 if record and (not statuses or record.status in statuses):
                     indices.append(index)
             if most is not None:
-                indices = indices[: most - len(found)]
-            found += part.results(indices)
-        return found
+                indices = indices[: most - len(results)]
+            results += part.results(indices)
+        return results
 
     @cached_property
     def failed_run(self) -> RunView | None:
@@ -718,7 +714,7 @@ class CellView(ReportedCell):
         return self.run("failed")
 
     def run(self, status: Status) -> RunView | None:
-        """Return the first run that ended so, if there is one."""
+        """Return the first run with this status, if there is one."""
         results = self.results(status, most=1)
         if not results:
             return None
@@ -732,14 +728,16 @@ def cell_views(summary: Summary) -> Sequence[CellView]:
     views = []
     for cell in summary.cells:
         found = known.get(cell.key)
-        # A reported cell has nothing but its fields: no cached property.
+        # A reported cell's `vars` are just its fields, as it has no cached property.
         views.append(CellView(**vars(cell), found=found, summary=summary))
     return views
 
 
 @once_per_summary
 def _failures(summary: Summary) -> Mapping[int, Failures]:
-    """Read the failed results once, cell by cell, and keep only their reasons."""
+    """Read the failed results once, cell by cell, and keep only their reasons: the answers of a
+    large report would not fit into memory.
+    """
     confirmation = summary.report.confirmation
     failures = {}
     for view in cell_views(summary):
@@ -760,7 +758,7 @@ def _missed_bars(summary: Summary) -> Sequence[ScopeVerdict]:
 
 
 def covers(scope: ScopeVerdict, cell: ReportedCell) -> bool:
-    """Return True if the bar of a scope is one that `bar_of` holds the cell to."""
+    """Return True if a scope's bar applies to a cell, by the same rules as `bar_of`."""
     if scope.kind == "case" or cell.case.min_pass_rate is not None:
         return scope.kind == "case" and scope.name == cell.case.id
     match scope.kind:
@@ -777,7 +775,7 @@ def covers(scope: ScopeVerdict, cell: ReportedCell) -> bool:
 
 
 def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
-    """Return the case's own bar, else the strictest of the gate's that cover the cell, else 1."""
+    """Return the case's own bar, else the gate's strictest bar that covers the cell, else 1."""
     if case.min_pass_rate is not None:
         return case.min_pass_rate
     if gate is None:
@@ -809,12 +807,12 @@ class CaseView:
 
     @cached_property
     def base(self) -> Tally:
-        """The runs of the base that its cells were compared with."""
+        """The base's runs that its cells were compared with."""
         return add_tallies([found.base for found in self._compared])
 
     @cached_property
     def head(self) -> Tally:
-        """The runs of its compared cells; the planned ones of all its cells if none was."""
+        """The runs of its compared cells; if none was compared, the planned runs of all cells."""
         compared = self._compared
         if not compared:
             return add_tallies([cell.counts.tally for cell in self.cells])
@@ -822,7 +820,7 @@ class CaseView:
 
     @property
     def fall(self) -> float:
-        """The fall of its pass rate. A case that was not compared is taken to have passed."""
+        """The fall of its pass rate, from 100 % if the case was not compared."""
         base, head = self.base, self.head
         if not head.graded:
             return 0.0
@@ -833,12 +831,12 @@ class CaseView:
 
     @cached_property
     def _compared(self) -> Sequence[CellComparison]:
-        found = [cell.found for cell in self.cells if cell.found is not None]
-        return [each for each in found if each.p is not None]
+        comparisons = [cell.found for cell in self.cells if cell.found is not None]
+        return [comparison for comparison in comparisons if comparison.p is not None]
 
 
 def case_views(cells: Iterable[CellView]) -> list[CaseView]:
-    """Return the cases of some cells, in the order of the first cell of each."""
+    """Return the cases of some cells, in the order of their first cells."""
     groups = group_by(cells, lambda cell: cell.case.id)
     return [CaseView(group[0].case, tuple(group)) for group in groups]
 
@@ -857,27 +855,26 @@ def place_of(case: Case) -> str:
 
 
 def address_of(case: str, variant: Variant | None = None, run: int | None = None) -> str:
-    """Return the fragment of report.html that leads to a case, to its cell on a variant, or to a
-    run of that.
+    """Return the fragment of report.html's URL for a case, its cell on a variant, or a run of it.
 
-    The variant is only named where there are several.
+    Pass a variant only if there are several.
     """
     return fragment(case=case, on=variant, run=run)
 
 
 def fragment(**choices: object) -> str:
-    """Return the fragment of report.html's URL that makes these choices, without empty ones."""
+    """Return the fragment of report.html's URL with these choices, leaving out empty ones."""
     parts = []
     for name, value in choices.items():
         if value:
-            # As encodeURIComponent does it in report.js.
+            # The same characters as encodeURIComponent, which report.js uses.
             quoted = quote(str(value), safe="!~*'()", errors="replace")
             parts.append(f"{name}={quoted}")
     return "&".join(parts)
 
 
 def run_again(file: str, *options: str) -> str:
-    """Return the command that runs a suite again, which it names unless `run` finds it by itself.
+    """Return the command that runs a suite again, with its file unless `run` finds it by itself.
 
     `ci-evals run --failed`, `ci-evals run evals/bot.yaml --case refund`
     """
@@ -888,7 +885,7 @@ def run_again(file: str, *options: str) -> str:
 
 
 def input_text(case: Case) -> str:
-    """Return what a case asks: its input, its conversation or its vars."""
+    """Return the question of a case: its input, its conversation or its vars."""
     if case.user is not None:
         return f"{case.user.persona}\nwants: {case.user.goal}"
     if case.turns:
@@ -903,7 +900,7 @@ def input_text(case: Case) -> str:
 
 
 def asked_text(case: Case, result: Result | None) -> str:
-    """Return what a run asked, as it was sent; what the case asks, where that is not known."""
+    """Return the messages that a run sent, or the case's question if they are not known."""
     if result is None or not result.messages:
         return input_text(case)
     sent = _messages_text(result.messages)
@@ -913,10 +910,9 @@ def asked_text(case: Case, result: Result | None) -> str:
 
 
 def question_text(case: Case, result: Result | None) -> str:
-    """Return what the user said last before a run answered; what the case asks, where that is not
-    known.
+    """Return the last message of the user, or the case's question if no message is known.
 
-    A conversation has no question: its answer has both sides.
+    It is empty for a conversation, whose answer has both sides.
     """
     if case.is_conversation:
         return ""

@@ -121,8 +121,15 @@ def test_type_checkers_see_the_names_that_there_are(package: ModuleType) -> None
         if isinstance(statement, ast.ImportFrom):
             for alias in statement.names:
                 seen[alias.asname or alias.name] = f"{statement.module}.{alias.name}"
-    assert set(package.__all__) <= seen.keys()
-    for name in package.__all__:
+    # The core does not import plug-ins, not even for type checkers: their names are untyped here.
+    of_plugins = {
+        name
+        for name in package.__all__
+        if str(getattr(getattr(package, name), "__module__", "")).startswith("ci_evals.plugins.")
+    }
+    typed = set(package.__all__) - of_plugins
+    assert typed <= seen.keys()
+    for name in typed:
         assert getattr(package, name) is pkgutil.resolve_name(seen[name]), name
 
 

@@ -152,4 +152,5 @@ async def test_a_level_that_is_no_day_and_no_commit_is_an_error(
     write_app(tmp_path, 0, drift_since=since)
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 2
-    assert "gate.drift_since: expected a day such as 2026-12-31, or a commit" in ended.err
+    expected = "expected a day such as 2026-12-31, or at least 7 digits of a commit"
+    assert f"gate.drift_since: {expected}" in ended.err

@@ -399,7 +399,7 @@ async def test_what_is_not_known_to_be_unchanged_is_run(
     unknown = await repository.pull_request(RED, "--comment", "off")
     assert unknown.ended.code == 1
     assert (
-        "::warning title=ci-evals::geography runs although it has `skip_unchanged`: what has"
+        "::warning title=ci-evals::geography runs although it has `skip_unchanged`: the changed"
         in unknown.ended.out
     )
     fake.state.add_history(BASE, RED)

@@ -129,7 +129,7 @@ def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     journal_of(path)
     path.write_bytes(path.read_bytes().replace(b'"schema_version":1', b'"schema_version":2'))
-    with pytest.raises(StorageError, match="version 2, and this ci-evals reads version 1"):
+    with pytest.raises(StorageError, match="version 2, but this ci-evals reads version 1"):
         scanned(path)
 
 
