@@ -1,4 +1,4 @@
-"""The report for Python: to inspect, slice, save, load and compare."""
+"""The report of the Python API: inspect, slice, save, load and compare results."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -58,22 +58,22 @@ class Report:
 
     @property
     def duration_s(self) -> float:
-        """Wall time of the run phase."""
+        """The wall-clock time of the run phase in seconds."""
         return self._report.duration_s
 
     @property
     def plan(self) -> RunPlan:
-        """What was planned."""
+        """The planned cases, variants and runs."""
         return self._report.plan
 
     @property
     def interrupted(self) -> str | None:
-        """The signal or reason that ended it early, or None."""
+        """The signal or other reason that ended the evaluation early, or None."""
         return self._report.interrupted
 
     @property
     def settled(self) -> VerdictStatus | None:
-        """The verdict that no further round could have changed, with `stop_early`."""
+        """The verdict that no further round could have changed, if `stop_early` ended the run."""
         return self._report.settled
 
     @property
@@ -100,7 +100,7 @@ class Report:
 
     @property
     def total(self) -> int:
-        """The number of runs."""
+        """The number of planned runs."""
         return self._report.total
 
     @property
@@ -127,12 +127,12 @@ class Report:
 
     @property
     def by_case(self) -> Mapping[str, Counts]:
-        """Case id to counts over all its variants."""
+        """The counts of each case over all its variants, by case id."""
         return self._report.by_case
 
     @property
     def by_variant(self) -> Mapping[str, Counts]:
-        """Variant (`provider` or `provider · prompt`) to counts over all its cases."""
+        """The counts of each variant over all its cases, by `provider` or `provider · prompt`."""
         return self._report.by_variant
 
     # Time and cost.
@@ -143,17 +143,17 @@ class Report:
 
     @property
     def spent(self) -> Spent:
-        """The cost of all runs, confirm runs and judges included."""
+        """The cost of all runs, including confirm runs and judges."""
         return self._report.spent
 
     @property
     def judging(self) -> Judging:
-        """The calls, tokens and cost of the models that judge, confirm runs included."""
+        """The calls, tokens and cost of judges, including those of confirm runs."""
         return self._report.judging
 
     @property
     def unpriced(self) -> Unpriced:
-        """The calls that `spent` leaves out."""
+        """The calls without a known price, which `spent` leaves out."""
         return self._report.unpriced
 
     # The verdict.
@@ -165,24 +165,24 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """What the gate says."""
+        """The verdict of the gate."""
         return self.judged.verdict
 
     @property
     def comparison(self) -> Comparison | NoComparison | None:
-        """The comparison with the baseline of the evaluation, or the reason that there is none;
-        None without a baseline.
+        """The comparison with the baseline of the evaluation, or the reason why there is none; None
+        if no baseline was given.
         """
         return self.judged.comparison
 
     @property
     def leaderboard(self) -> Sequence[Standing]:
-        """Every variant with `place`, `rank`, `tied` and its figures; the best first."""
+        """Every variant with `place`, `rank`, `tied` and its figures, the best first."""
         return rank(variant_reports(self.judged))
 
     @property
     def all_passed(self) -> bool:
-        """True if there were runs and every one of them passed."""
+        """True if there are runs and every one of them passed."""
         return 0 < self.total == self.passed
 
     @property
@@ -191,8 +191,8 @@ class Report:
         return {case.id: case for case in self.plan.cases}
 
     def summary(self) -> str:
-        """Return a text: a line for all runs, a line for each case and variant with its input, and
-        below it a line for each reason why runs did not pass.
+        """Return a text summary: a line for all runs, then for each case and variant a line with
+        its input and a line for each reason why runs did not pass.
         """
         several = len(self.plan.variants) > 1
         lines = [outcome(self._report)]
@@ -238,7 +238,8 @@ class Report:
         """Read a `report.json`, or the one in a results folder.
 
         Raises:
-            StorageError: the file cannot be read, is not a report, or a newer ci-evals wrote it.
+            StorageError: the file cannot be read, is not a report, or was written by a newer
+                ci-evals.
         """
         return cls(read_summary(Path(path)))
 
@@ -269,7 +270,7 @@ class Report:
         )
 
     def diff_table(self, other: "Report | Path | str") -> str:
-        """Return `diff` as text: the figures of each variant, then the cells, the changed first."""
+        """Return `diff` as text: figures of each variant, then the cells, changed ones first."""
         return terminal.render_comparison(self.diff(other))
 
     def slice(
@@ -329,7 +330,7 @@ def as_baseline(saved: "Report | Path | str", suite: str) -> Baseline | NoCompar
 
 
 def _part_of(report: SuiteReport, cells: Sequence[ReportedCell]) -> SuiteReport:
-    """Return a report of some cells: the same runs, renumbered."""
+    """Return a report of some cells, with the same runs at new indices."""
     plan = report.plan
     numbers = {(cell.case.id, cell.variant): cell.cell for cell in cells}
     cases = {cell.case.id: cell.case for cell in cells}

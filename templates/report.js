@@ -1,5 +1,4 @@
-// Cases that need a look can be read without this script. It unfolds, hides and sorts cases, and keeps the choice in the
-// URL.
+// Unfolds, hides and sorts cases, and keeps the choices in the URL. Cases that need a look can be read without scripts.
 "use strict";
 {
   const tools = document.getElementById("tools");
@@ -13,13 +12,13 @@
   const total = tools.querySelector("output").value; // `40 cases`
   const sorted = document.createElement("div");
   const ROWS = "script[type='text/html']";
-  // Prompts and providers only sum the variants up: on a phone, they leave the room to the cases.
+  // Prompts and providers only sum up the variants, so on a phone they are folded to leave room for the cases.
   if (matchMedia("(max-width: 46rem)").matches) {
     for (const part of document.querySelectorAll(".fold")) part.open = false;
   }
   let openBefore = null; // which groups were open when a filter began
 
-  // What unfolds is text until somebody looks: of a case in its noscript element, of rows in script elements.
+  // Details are text until they are needed, in the case's noscript element; folded rows are text in script elements.
 
   const unpack = async (packed) => {
     const bytes = Uint8Array.from(atob(packed.textContent), (character) => character.charCodeAt(0));
@@ -233,8 +232,8 @@
     }
   };
 
-  // Side by side: two answers of a case in columns, with the words that differ. A pair is made when its case is near, and
-  // hidden while the case is open.
+  // Side by side: two answers of a case in columns, with differing words marked. A pair is made when its case comes near
+  // the viewport, and is hidden while the case is open.
 
   const MOST_WORDS = 1000;
   const LEAST_COMMON = 0.3; // of the words: fewer, and marks explain nothing
@@ -369,7 +368,7 @@
 
   const show = () => { showSides(); sort(); filter(); };
 
-  // Marks of people: an answer is right or wrong, with a note. The browser keeps them, as lines of labels.jsonl.
+  // Marks: people label an answer right or wrong, with a note. The browser stores them as lines of labels.jsonl.
 
   const MARKABLE = ".run:has(> .people > input)"; // a run with buttons
   const marksBar = document.getElementById("marks");
@@ -580,7 +579,7 @@
   });
   marksBar.querySelector(".clear").addEventListener("click", clearMarks);
 
-  // A case that the URL names is opened.
+  // Open the case that the URL names.
 
   const reveal = (address) => {
     const ofCase = address.split("&", 1)[0];
@@ -638,7 +637,7 @@
     if (run) go(run.parentElement.id);
   });
 
-  // A click on a part of the matrix shows its cases, another one all of them.
+  // A click on a part of the matrix shows only its cases; a second click shows all cases again.
 
   const choose = (event) => {
     event.preventDefault();
@@ -716,7 +715,7 @@
     }
   });
 
-  // A page of a server reloads when there is more, unless somebody types or selects text, and looks as it did.
+  // A served page reloads when there are new results, unless somebody types or selects text, and keeps its state.
 
   const version = document.body.dataset.version;
   const look = version && JSON.parse(sessionStorage.getItem("look"));
@@ -774,6 +773,6 @@
   const loaded = new Promise((resolve) => { addEventListener("load", resolve); });
   const packed = [...list.querySelectorAll("script[type='application/zlib']")];
   const ready = packed.length ? Promise.all(packed.map(unpack)).then(start) : start();
-  // Once more: until the page is loaded, the browser itself goes to the fragment, and takes the focus.
+  // Again after loading: until then, the browser itself scrolls to the fragment and takes the focus.
   Promise.all([ready, loaded]).then(() => { follow(); restoreLook(); });
 }

@@ -1,4 +1,4 @@
-"""report.html: one file to open in a browser, in which nothing from elsewhere is loaded or run."""
+"""report.html: a single file for the browser, which loads and runs nothing from elsewhere."""
 
 import re
 import zlib
@@ -49,7 +49,7 @@ from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import TIES
 from ci_evals.reports.view import CellOutcome
 
-_DETAILS_BYTES = 12_000_000  # of what unfolds of the cases, in the file
+_DETAILS_BYTES = 12_000_000  # of the details of all cases, in the file
 _PLAIN_BYTES = 4_000_000  # of folded rows as text; further ones are compressed
 _UNPACKED_BYTES = 80_000_000  # of compressed rows, in the browser
 _BATCH = 40  # rows
@@ -79,11 +79,11 @@ _SUITES_THAT: dict[VerdictStatus, str] = {
 
 
 def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
-    """Yield report.html. What is too much for a browser is counted instead of shown.
+    """Yield report.html. Parts that are too large for a browser are only counted.
 
     Args:
-        summary: what is shown.
-        version: makes it a page that a server has newer versions of, of which `changes` tells.
+        summary: the report to show.
+        version: the version of a page that a server keeps up to date; empty for a file.
     """
     report, verdict = summary.report, summary.verdict
     found = findings(summary)
@@ -149,10 +149,10 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
 
 
 class _Cases:
-    """Writes cases, with what unfolds as long as there is room. The most important ones come first.
+    """Renders cases, the most important ones first, with their details as long as there is room.
 
     Attributes:
-        without_details: how many cases had no room for what unfolds.
+        without_details: the number of cases whose details had no room.
     """
 
     def __init__(self, summary: Summary) -> None:
@@ -170,7 +170,7 @@ class _Cases:
         self.without_details = 0
 
     def html(self, rows: Sequence[PageRow]) -> Iterator[Markup]:
-        """Yield cases, without what unfolds from the first one on that has no room for it."""
+        """Yield cases; from the first one on whose details have no room, all lack them."""
         for row in rows:
             if self._room:
                 text = self._macros.case(page_case(row))
@@ -184,17 +184,18 @@ class _Cases:
             yield self._macros.case(page_case(row, has_room=False))
 
     def folded(self, rows: Sequence[PageRow]) -> Iterator[tuple[Markup, str]]:
-        """Yield batches of rows that are no elements at first, each with its media type.
+        """Yield batches of rows that the script turns into elements later, each with its media
+        type.
 
-        Beyond some megabytes they are compressed, in base64. Those that have no room even so lack
-        what unfolds.
+        After some megabytes they are compressed, in base64. If even that has no room, they lack
+        their details.
         """
         for start in range(0, len(rows), _BATCH):
             batch = rows[start : start + _BATCH]
             yield self._with_details(batch) or self._without_details(batch)
 
     def _with_details(self, batch: Sequence[PageRow]) -> tuple[Markup, str] | None:
-        """Return a batch of rows; None from the first one on that there is no room for."""
+        """Return a batch of rows; None from the first batch on that has no room."""
         if not self._room:
             return None
         text = Markup("").join(self._macros.case(page_case(row)) for row in batch)
@@ -223,12 +224,12 @@ class _Cases:
 
 @dataclass(frozen=True, slots=True)
 class SuiteSection:
-    """One of several suites on the page of all.
+    """One suite on the page of several.
 
     Attributes:
-        found: what was found of it.
+        found: its findings.
         top: the first screen of its own page.
-        page: the address of its own page, if it has one.
+        page: the URL of its own page, if it has one.
     """
 
     found: Findings
@@ -236,9 +237,7 @@ class SuiteSection:
     page: str | None
 
     def address(self, entry: GroupItem) -> str | None:
-        """Return the address of the case that an entry is about; None if it is about none, or about
-        several.
-        """
+        """Return the URL of the case that an entry is about; None unless it is about just one."""
         if self.page is None or len(entry.cells) != 1:
             return None
         return f"{self.page}#{entry.cells[0].address}"
@@ -253,10 +252,9 @@ def render_several(
     """Yield the page of several suites, with a section for each.
 
     Args:
-        suites: those that were run, each with the path of its own page from this one, if it has
-            one.
-        not_run: the names of the others, with why.
-        broken: one of these could not be run.
+        suites: the suites that were run, each with the relative path of its own page, if any.
+        not_run: the reason for each suite that was not run, by name.
+        broken: one of these could not be run because of an error.
     """
     sections = []
     for summary, page in suites:
@@ -283,7 +281,7 @@ def render_several(
 
 
 def _headline(suites: Sequence[Summary], not_run: Iterable[str]) -> Sentence:
-    """`1 of 3 suites failed: router; 1 suite not run: search`. Those that passed have no name."""
+    """`1 of 3 suites failed: router; 1 suite not run: search`. Suites that passed are not named."""
     clauses: list[Sentence] = []
     for status, words in _SUITES_THAT.items():
         names = [each.report.suite.name for each in suites if each.verdict.status == status]
@@ -318,7 +316,7 @@ def _generate(template: str, **values: Any) -> Iterator[bytes]:
 
 
 def _style(columns: int) -> str:
-    """Return the style sheet, which knows the number of columns."""
+    """Return the style sheet with the number of columns, as the page allows no inline styles."""
     text = (templating.folder() / "report.css").read_text(encoding="utf-8")
     return f"\n{text}:root {{ --columns: {columns}; }}\n"
 
@@ -332,7 +330,7 @@ def _hash(text: str) -> str:
 
 
 def _with_code(text: str) -> Markup:
-    """Render a sentence of ours, in which backticks mark code."""
+    """Render a sentence of ours in which backticks mark code."""
     spans = code_spans(one_line(text, REASON_CHARACTERS))
     pieces = [
         Markup("<code>{}</code>").format(span) if is_code else span for span, is_code in spans
@@ -370,7 +368,7 @@ def _heading(entry: GroupItem) -> Markup:
 
 
 def _visible(value: Any) -> Any:
-    """Clean a text; what is Markup already is clean."""
+    """Clean a text; `Markup` was cleaned before."""
     if type(value) is str:
         return visible(value)
     return value
@@ -405,8 +403,8 @@ def _environment() -> Environment:
 
 @cache
 def _environment_of_cases() -> Environment:
-    """Return an environment for what `page_cases` has cleaned: of thousands of cases, once is
-    enough.
+    """Return an environment that cleans nothing, as `page_cases` has cleaned all texts: doing it
+    twice would take long with thousands of cases.
     """
     kind = templating.AttributeEnvironment
     environment = templating.environment(None, autoescape=True, kind=kind)

@@ -63,7 +63,7 @@ from ci_evals.reports.view import (
 )
 
 MAX_BYTES: Final = 900_000
-"""Of summary.md. GitHub drops a step summary of more than 1,048,576 bytes whole."""
+"""The limit of summary.md. GitHub rejects a step summary of more than 1,048,576 bytes entirely."""
 
 _MAX_ROWS = 50  # of a table
 _DIFF_LINES = 60
@@ -87,7 +87,7 @@ _MARKS: Mapping[GroupKind, str] = {
 
 
 class Markdown(str):
-    """Text that is Markdown already and goes into a document as it is."""
+    """Text that is already Markdown, and is put into a document without escaping."""
 
     __slots__ = ()
 
@@ -98,7 +98,7 @@ def render(summary: Summary) -> Iterator[bytes]:
 
 
 def summary_document(summary: Summary) -> "Document":
-    """Return summary.md, which also is the job's summary."""
+    """Return summary.md, which is also the job's summary."""
     found = findings(summary)
     return Document(
         _environment().get_template("summary.md.j2"),
@@ -110,14 +110,14 @@ def summary_document(summary: Summary) -> "Document":
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """URLs of the workflow run, its artifact, its page and the files at its commit, where known.
+    """The known URLs of a workflow run.
 
     Attributes:
         run: the page of the workflow run on its CI system.
-        artifact: the results, as a zip.
+        artifact: the results as a zip file.
         source: the files at the commit.
-        page: report.html, which opens in the browser.
-        page_text: the text of the link to it.
+        page: report.html, if a browser can open it there.
+        page_text: the text of the link to `page`.
     """
 
     run: str | None = None
@@ -127,14 +127,14 @@ class Links:
     page_text: str = "open the report"
 
     def to_page(self, address: str, text: str = "open in the report") -> Markdown:
-        """Return a place in report.html, linked if browsers can open that."""
+        """Return a place in report.html, as a link if a browser can open it."""
         if self.page is None:
             return code(f"report.html#{address}")
         fragment = quote(address, safe="%&=")  # quotes and parentheses may end a link
         return link(text, f"{self.page}#{fragment}")
 
     def to_place(self, case: Case) -> Markdown:
-        """Return the place of a case, linked if it is in a file of the repository."""
+        """Return the place of a case, as a link if its file is in the repository."""
         if not case.file:
             return Markdown()
         place = place_of(case)
@@ -177,7 +177,7 @@ def progress_text(suite: str, run_url: str | None) -> str:
 def problems_text(
     problems: Sequence[Problem], run_url: str | None = None, *, level: str = "###"
 ) -> str:
-    """Return the section, or the summary, of a suite that an error kept from running."""
+    """Return the section, or the summary, of a suite that could not run because of an error."""
     placed = [problem for problem in problems if problem.file]
     if placed:
         count = number_of(len(placed), "problem")
@@ -203,7 +203,7 @@ def problems_text(
 def unchanged_text(
     reason: str, suite: str, run_url: str | None = None, *, level: str = "###"
 ) -> str:
-    """Return the section, or the summary, of a suite that rightly was not run."""
+    """Return the section, or the summary, of a suite that did not need to run."""
     headline = fill("{} {} Not run: {}", Markdown(level), VERDICT_MARKS["pass"], reason)
     name = fill("**{}**", _suite(suite))
     if run_url:
@@ -219,7 +219,7 @@ def shard_text(shard: Shard, report: SuiteReport) -> str:
 
 
 def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str:
-    """Return the list of several suites that one step ran, to follow their sections."""
+    """Return the list of the suites of one step, which follows their sections."""
     total = number_of(len(summaries) + len(not_run), "suite")
     lines = [fill("## {} of {} run\n", f"{len(summaries):,}", total)]
     for each in summaries:
@@ -232,11 +232,11 @@ def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str
 
 
 def pages_text(summaries: Sequence[Summary], pages: Mapping[str, str]) -> str:
-    """Return links to the pages of suites, and to the first cases in them that decided.
+    """Return links to the pages of suites, and to the first cases that decided.
 
     Args:
         summaries: the suites.
-        pages: the addresses of their pages, by the name of the suite.
+        pages: the URLs of their pages, by the name of the suite.
     """
     lines = []
     for summary in summaries:
@@ -277,14 +277,14 @@ _URL = re.compile(r"https?://[\w.:/?#@!$&%=+,;~-]+", re.ASCII)
 
 
 def finalize(value: Any) -> str:
-    """Return Markdown as it is, and anything else as plain text."""
+    """Return Markdown unchanged, and anything else as plain text."""
     if isinstance(value, Markdown):
         return value
     return plain(str(value))
 
 
 def fill(template: str, *values: object) -> Markdown:
-    """Put a value in the place of each `{}` of a text of ours."""
+    """Replace each `{}` of a text of ours with a value, escaped unless it is `Markdown`."""
     return Markdown(template.format(*map(finalize, values)))
 
 
@@ -294,14 +294,14 @@ def plain(text: str) -> Markdown:
 
 
 def units(text: str) -> Markdown:
-    """Return plain text in which no line ends between a figure and its unit."""
+    """Return plain text in which no line breaks between a figure and its unit."""
     return Markdown(keep_units(plain(text)))
 
 
 def code(text: str) -> Markdown:
     """Return a name on one line as `<code>`, which also works in table cells and in `<summary>`.
 
-    GitHub links no people, issues or commits in there, but it does link e-mail addresses.
+    GitHub does not link people, issues or commits in there, but it does link e-mail addresses.
     """
     shown = _E_MAIL.sub("@\u200b", name_of(text, LINE_CHARACTERS))
     return Markdown(f"<code>{_SYNTAX.sub(_entity, shown)}</code>")
@@ -319,14 +319,14 @@ def with_code(sentence: str) -> Markdown:
 
 
 def link(text: str, url: str) -> Markdown:
-    """Return a link to a page of the CI system; text alone if the URL is not one of the web."""
+    """Return a link to a page of the CI system, or only its text without a proper web URL."""
     if not _URL.fullmatch(url):
         return plain(text)
     return Markdown(f"[{plain(text)}](<{url}>)")
 
 
 def fence(text: str, language: str = "text") -> Markdown:
-    """Return a block of text behind more backticks than it has in a row."""
+    """Return a fenced block, with more backticks than the text has in a row."""
     shown = visible(text)
     longest = max(map(len, re.findall("`+", shown)), default=0)
     ticks = "`" * max(3, longest + 1)
@@ -334,7 +334,7 @@ def fence(text: str, language: str = "text") -> Markdown:
 
 
 def difference(before: str | None, after: str) -> Markdown:
-    """Return both answers in a fence with changed lines marked; the new one if they are equal."""
+    """Return both answers as a diff in a fence, or only the new one if they are equal."""
     new = _lines(after)
     if before is None:
         return fence("\n".join(new))
@@ -360,28 +360,29 @@ def _lines(text: str) -> list[str]:
 
 
 def _inert(text: str) -> str:
+    # A backslash would not do: GitHub finds references and links after Markdown has been rendered.
     text = _REFERENCE.sub("\\g<0>\u200b", text)
     text = _COMMIT.sub(_in_parts, text)
     return _SYNTAX.sub(_entity, text)
 
 
-def _in_parts(found: re.Match[str]) -> str:
-    """Split what looks like a commit into parts too short to be linked as one."""
-    commit = found[0]
+def _in_parts(match: re.Match[str]) -> str:
+    """Split a word that looks like a commit into parts that are too short to be linked."""
+    commit = match[0]
     parts = [commit[start : start + 6] for start in range(1, len(commit), 6)]
     return "\u200b".join([commit[0], *parts])
 
 
-def _entity(found: re.Match[str]) -> str:
-    return f"&#{ord(found.group())};"
+def _entity(match: re.Match[str]) -> str:
+    return f"&#{ord(match.group())};"
 
 
-# Fitting into a number of bytes.
+# Documents of limited size.
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One entry as Markdown: in one line, and, if there is more to unfold, in full."""
+    """One entry as Markdown: in one line, and in full if it can be unfolded."""
 
     brief: Markdown
     full: Markdown = Markdown()  # noqa: RUF009  it is immutable
@@ -389,7 +390,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class ShownGroup:
-    """A group with those of its entries that have room."""
+    """A group with the entries that there is room for."""
 
     group: Group
     blocks: Sequence[Markdown]
@@ -401,7 +402,7 @@ class ShownGroup:
 
     @property
     def in_table(self) -> bool:
-        """Return True if its cells are in the table of cells, too."""
+        """Return True if its cells are also in the table of cells."""
         return self.group.kind in ROWS
 
     @property
@@ -413,12 +414,12 @@ class ShownGroup:
 
     @property
     def first(self) -> Markdown:
-        """The entries in the open: all, or a few where there are many that unfold."""
+        """The entries that are not folded: all, or the first of many that unfold."""
         return self._join(self.blocks[: self._in_the_open])
 
     @property
     def others(self) -> Markdown:
-        """The entries behind their number."""
+        """The folded entries."""
         return self._join(self.blocks[self._in_the_open :])
 
     @property
@@ -431,7 +432,7 @@ class ShownGroup:
 
     @property
     def _in_the_open(self) -> int:
-        # One or two more need no more room than their number would.
+        # A fold for one or two more would take as much room as they do.
         if self.unfolds and not self.group.folded and len(self.blocks) > SOME + 2:
             return SOME
         return len(self.blocks)
@@ -443,13 +444,14 @@ class ShownGroup:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A template with groups of entries, of which it shows as many as have room.
+    """A template with groups of entries, which shows as many entries as there is room for.
 
     Attributes:
-        template: is given `groups`, and `left_out` for the groups that have no room at all.
-        values: what else it is given.
+        template: renders `groups`, and `left_out` with the groups that there is no room for.
+        values: its other values.
         groups: the entries of each group, the most important first.
-        shortest: what is left when not even a document without entries has room, the longest first.
+        shortest: replacements for a document that is too long even without entries, the longest
+            first.
     """
 
     template: Template
@@ -460,11 +462,11 @@ class Document:
     def render(self, max_bytes: int) -> str:
         """Return the document in at most `max_bytes` of UTF-8, or the last of `shortest`.
 
-        Details fold away before entries go, and the least important entries go first; what went is
-        counted.
+        Details are dropped before entries, and the least important entries first; dropped entries
+        are counted.
         """
         entries = sum(len(blocks) for _, blocks in self.groups)
-        # Filling a template is costly, and mostly there is room for all.
+        # Rendering is costly, so search by bisection, and only if not all entries fit.
         count = entries
         if self._size(entries) > max_bytes:
             count = bisect_right(range(entries), max_bytes, key=self._size) - 1
@@ -518,7 +520,7 @@ def _size(text: str) -> int:
 def _blocks(
     found: Findings, links: Links, asked_characters: int
 ) -> list[tuple[Group, list[Block]]]:
-    """Return the entries of each group, unless the table of cells shows all there is to it."""
+    """Return the entries of each group, except for fixed cells that the table of cells all has."""
     fixed = [row for row in _rows(found) if row.kind == "fixed"]
     shown = []
     for group in found.groups:
@@ -585,7 +587,7 @@ def _block(
 
 
 def _own(text: str) -> Markdown:
-    """Return a piece of a sentence of ours, whose blanks at both ends count."""
+    """Return a piece of a sentence of ours, keeping the blanks at both ends."""
     return Markdown(_inert(visible(text).replace("\n", " ")))
 
 
@@ -606,7 +608,7 @@ class Example:
 def _examples(
     cases: Sequence[CaseView], run: RunView, links: Links, asked_characters: int
 ) -> list[Example]:
-    """Return a few cases with different answers, first those that the baseline answered, too."""
+    """Return a few cases with different answers, first those with an answer of the baseline."""
     by_answer: dict[str | None, tuple[CellView, RunView]] = {}
     for case in cases[:MOST]:
         cell = case.cells[0]
@@ -643,7 +645,7 @@ def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) 
 
 
 def _basis(fact: SourceSentence | str) -> Markdown:
-    """Return a fact in which the commit can be copied: outside code it is a link or is cut up."""
+    """Return a fact with its commit as code, as plain text splits commits (see `_in_parts`)."""
     if isinstance(fact, SourceSentence) and fact.commit:
         start = _capitalize(fact.start)
         return fill("{} at {}{}", start, code(fact.commit), Markdown(_own(fact.rest)))
@@ -655,12 +657,12 @@ def _capitalize(text: str) -> str:
 
 
 def _headline(found: Findings, characters: int = _SENTENCE_CHARACTERS) -> Markdown:
-    """`❌ 2 cases regressed: refund, cancel`; each text is cut at so many characters."""
+    """`❌ 2 cases regressed: refund, cancel`; each piece has at most `characters`."""
     name_characters = min(characters, _BRIEF_CHARACTERS)
 
     def own(text: str) -> Markdown:
         if len(text) > characters:
-            # This drops the blanks at its ends, which count between the pieces.
+            # Only then: it drops the blanks at both ends, which separate the pieces.
             text = one_line(text, characters)
         return _own(text)
 

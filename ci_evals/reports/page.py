@@ -11,14 +11,14 @@ from ci_evals.reports.summary import Summary
 from ci_evals.reports.view import CellOutcome, CellView, every_case
 
 MAX_OPTIONS: Final = 200
-"""Options of a filter. Nobody picks from a longer list."""
+"""The most options of a filter. Nobody picks from a longer list."""
 
 _MAX_ENTRIES = 100  # of a group without rows
 _MAX_CELLS = 40_000  # of all rows
-_MAX_WRITTEN = 200  # rows that are elements from the start; the others are text until they are seen
-_MAX_UNFOLDED = 3  # failing cases; of more, each has one line from the start
-_MAX_ROWS_UNFOLDED = 40  # of a group that is open from the start
-_FEW_ROWS = 6  # a group of so few is open even where the comment folds it
+_MAX_WRITTEN = 200  # rows that are elements from the start; others are text until they are seen
+_MAX_UNFOLDED = 3  # failing cases; if there are more, none is unfolded at first
+_MAX_ROWS_UNFOLDED = 40  # of a group that is open at first
+_FEW_ROWS = 6  # a group with no more rows is open even if the comment folds it
 _MAX_ALIKE_UNFOLDED = 12  # rows under the reason that they share
 
 _OUTCOMES: tuple[CellOutcome, ...] = ("failed", "errored", "flaky", "not run", "passed")
@@ -26,12 +26,12 @@ _OUTCOMES: tuple[CellOutcome, ...] = ("failed", "errored", "flaky", "not run", "
 
 @dataclass(frozen=True, slots=True)
 class PagePart:
-    """Rows under the reason that they share, or under none.
+    """Rows with the reason that they share, or rows without a shared reason.
 
     Attributes:
-        heading: the entry with that reason.
+        heading: the entry with the shared reason.
         written: the rows that are elements from the start.
-        folded: the rows that are text until somebody looks at them, which needs the script.
+        folded: the rows that are text until the script makes elements of them.
     """
 
     heading: GroupItem | None
@@ -44,7 +44,7 @@ class PagePart:
 
     @property
     def unfolded(self) -> bool:
-        """Return True if the rows are few enough to be seen at once."""
+        """Return True if the rows are few enough to be open at first."""
         return self.heading is None or self.count <= _MAX_ALIKE_UNFOLDED
 
     @property
@@ -80,7 +80,7 @@ class Page:
 
 
 def page_of(found: Findings) -> Page:
-    """Put every case into the first group that one of its cells belongs to."""
+    """Lay out every case in the first group that has one of its cells."""
     by_group: Mapping[str, Sequence[CellView]] = dict(cells_by_group(found.summary).items())
     failing: set[str] = set()
     for group in found.groups:
@@ -94,7 +94,7 @@ def page_of(found: Findings) -> Page:
         parts = rows.parts_of(group, cells)
         entries = group.entries[:_MAX_ENTRIES]
         if cells and group.kind != "errored":
-            entries = ()  # the rows say it
+            entries = ()  # the rows show the same
         if not entries and not parts:
             continue
         of_their_own = sum(part.count for part in parts if part.heading is None)
@@ -117,10 +117,10 @@ def _is_failing(group: Group) -> bool:
 
 
 class _Rows:
-    """Makes a row of each case, in the first part that asks for it.
+    """Makes one row for each case, in the first part that has it.
 
     Args:
-        unfold: unfold the failing ones.
+        unfold: unfold the failing cases.
     """
 
     def __init__(self, summary: Summary, *, unfold: bool) -> None:
@@ -132,7 +132,7 @@ class _Rows:
         self.left_out = 0
 
     def parts_of(self, group: Group, cells: Sequence[CellView]) -> tuple[PagePart, ...]:
-        """Return the cases with a reason of their own, then those that share one, under it."""
+        """Return the part of cases with their own reason, then a part for each shared reason."""
         unfold = self._unfold and _is_failing(group)
         shared = [entry for entry in group.entries if len(entry.cells) > 1]
         together = {cell.key for entry in shared for cell in entry.cells}
@@ -144,7 +144,7 @@ class _Rows:
         return tuple(part for part in parts if part.count)
 
     def passed(self, cells: Sequence[CellView]) -> PageGroup | None:
-        """Return the group of all other cases, which is unfolded if it is the only one."""
+        """Return the group of all remaining cases, which is unfolded if it is the only group."""
         number = len({cell.case.id for cell in cells} - self._placed)
         unfolded = not self._placed and number <= _MAX_ROWS_UNFOLDED
         part = self._part(None, cells, write=unfolded)
@@ -161,9 +161,9 @@ class _Rows:
         unfold: bool = False,
         write: bool = True,
     ) -> PagePart:
-        """Return the rows of cells whose case has none yet.
+        """Return the rows of cells whose case has no row yet.
 
-        Of those under a heading, which ended alike, only the first one is unfolded.
+        Under a heading, where all rows ended alike, only the first row is unfolded.
         """
         written = []
         folded = []
@@ -187,13 +187,11 @@ class _Rows:
         return PagePart(heading, tuple(written), tuple(folded))
 
 
-# What can be chosen.
+# Filters.
 
 
 def choices(summary: Summary) -> dict[str, list[tuple[str, int]]]:
-    """Return the options of each filter with the number of cases that they leave, in their usual
-    order.
-    """
+    """Return the options of each filter in their usual order, each with its number of cases."""
     outcomes: dict[str, int] = dict.fromkeys(_OUTCOMES, 0)
     changes: dict[str, int] = dict.fromkeys(CHANGES, 0)
     tags: dict[str, int] = {}

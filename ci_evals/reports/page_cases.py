@@ -1,6 +1,6 @@
 """The contents of a case on report.html: the values that its template renders.
 
-All texts are cleaned and cut here.
+All texts are cleaned and shortened here, so the template only escapes them.
 """
 
 import re
@@ -71,18 +71,18 @@ CHANGES: Final[tuple[Change, ...]] = (
     "edited",
     "not compared",
 )
-"""The findings of a comparison, for cells that are in the report, as the filter lists them."""
+"""The changes of cells that are in the report, in the order of the filter."""
 
 NAME_CHARACTERS: Final = 200
 REASON_CHARACTERS: Final = 1000
 
-_LONG_CHARACTERS = 1500  # of an answer of which only the beginning is seen at first
+_LONG_CHARACTERS = 1500  # only the beginning of a longer answer is seen at first
 _LONG_LINES = 25
 _PART_CHARACTERS = 2000  # of a step, a turn or a retrieved text
 _MAX_ITEMS = 100  # steps, turns, statements
-_MAX_RUNS = 12  # that ended each in another way
-_MAX_VARIATIONS = 12  # similar answers besides the one that is shown
-_FILE = re.compile(r"files/[0-9a-f]{64}\.txt")  # the only links that a report may have
+_MAX_RUNS = 12  # groups of runs that ended alike
+_MAX_VARIATIONS = 12  # similar answers, in addition to the one that is shown
+_FILE = re.compile(r"files/[0-9a-f]{64}\.txt")  # the only link targets that results may choose
 _RUN_ORDER: tuple[Status, ...] = ("failed", "errored", "passed")
 _SHOWN_ELSEWHERE = ("name", "metric", "weight", "of")
 
@@ -92,10 +92,10 @@ class PageRow:
     """A case in the list.
 
     Attributes:
-        case: it has its cells in the order of the variants.
-        worst: the cell that decided where the case is in the list.
-        unfolded: its details are seen at once.
-        shows_reason: False where the reason that it failed is above it.
+        case: the case, with its cells in the order of the variants.
+        worst: the cell that decided the place of the case in the list.
+        unfolded: its details are open at first.
+        shows_reason: False if the heading above it has the reason.
     """
 
     case: CaseView
@@ -106,15 +106,15 @@ class PageRow:
 
 @dataclass(frozen=True, slots=True)
 class PageCase:
-    """A case with what unfolds below it.
+    """A case with its details.
 
     Attributes:
-        worst: the cell that decided where the case is in the list.
-        reason: the one that the worst cell failed for.
+        worst: the cell that decided the place of the case in the list.
+        reason: the reason why the worst cell failed.
         change: its passed and graded runs on the base and here over all variants, if it changed.
-        input: what the case has, where it is more than what was asked.
-        asked: what all its cells were asked; empty where that differs.
-        explain: the command that shows what there was no room for; empty if there was.
+        input: the input of the case, unless the prompt contains it.
+        asked: the prompt of all its cells; empty if they differ.
+        explain: the command that shows the details, if they had no room; else empty.
     """
 
     worst: CellView
@@ -136,23 +136,23 @@ class PageCase:
 
     @property
     def cells_with_details(self) -> Sequence["PageCell"]:
-        """Those that there was room for, the worst one first."""
-        found = [cell for cell in self.cells if cell.details is not None]
-        return sorted(found, key=lambda cell: not cell.is_worst)
+        """The cells whose details had room, the worst one first."""
+        cells = [cell for cell in self.cells if cell.details is not None]
+        return sorted(cells, key=lambda cell: not cell.is_worst)
 
 
 @dataclass(frozen=True, slots=True)
 class PageCell:
-    """A cell in the row of its case; confirm runs count.
+    """A cell in the row of its case; confirm runs are counted, too.
 
     Attributes:
-        gaps: the number of variants before it that do not have the case.
-        label: what tells its variant from the others; empty where there is only one, as is
-            `variant`.
-        tenths: the pass rate in tenths, of which only 0 is 0 and only 1 is 10.
-        rate: rows are sorted by this, by `cost` in USD, and by `latency`, the median of
-            its graded runs in seconds.
-        details: None where there is no room for them.
+        gaps: the number of variants just before it that do not have the case.
+        label: the part of the variant's name that differs from the others. Both it and `variant`
+            are empty if there is only one variant.
+        tenths: the pass rate in tenths, rounded so that only 0 % is 0 and only 100 % is 10.
+        rate: the pass rate. Rows can be sorted by it, by `cost` in USD, and by `latency`, the
+            median of the graded runs in seconds.
+        details: None if there is no room for them.
     """
 
     view: CellView
@@ -172,14 +172,14 @@ class PageCell:
 
 @dataclass(frozen=True, slots=True)
 class CellDetails:
-    """What unfolds below a cell.
+    """The details of a cell.
 
     Attributes:
-        asked: empty where all cells of the case were asked the same.
-        answer_key: the same for cells whose first answer is the same; empty without one.
-        base_key: that of the base's answer; empty if it is not known.
-        before: the base's answer, unless a run is compared with it.
-        strip: the status of each run, where any did not pass.
+        asked: its prompt; empty if all cells of the case have the same.
+        answer_key: a key that is equal for cells with equal first answers; empty without one.
+        base_key: the key of the base's answer; empty if it is not known.
+        before: the base's answer, unless a run is shown next to it.
+        strip: the status of each run, if any did not pass.
     """
 
     asked: str
@@ -201,11 +201,11 @@ class PageRun:
     Attributes:
         answer: None without one. A conversation has `turns` instead, unless it is compared.
         before: the base's answer, for the first run that failed.
-        characters: of the text of the answer, if tool calls are shown below it; else None.
+        characters: the length of the answer's text, if tool calls are shown below it; else None.
         context: the texts that were retrieved.
-        more_texts: the number of those left out.
-        variations: answers of other runs, which differ from it in few words.
-        more_variations: the number of those left out.
+        more_texts: the number of retrieved texts that were left out.
+        variations: answers of other runs that differ in few words.
+        more_variations: the number of variations that were left out.
     """
 
     status: Status
@@ -231,7 +231,7 @@ class PageRun:
 
     @property
     def numbers_alike(self) -> Sequence[int]:
-        """The numbers of the runs that end here, the first one aside."""
+        """The numbers of the runs with exactly this answer, without the first one."""
         elsewhere = {number for other in self.variations for number in other.numbers}
         return [number for number in self.numbers[1:] if number not in elsewhere]
 
@@ -246,7 +246,7 @@ class PageRun:
 
 @dataclass(frozen=True, slots=True)
 class PageVariation:
-    """The answer of some runs, with the words marked that another answer has not or has instead."""
+    """The answer of some runs, with the words marked that differ from the answer shown."""
 
     numbers: Sequence[int]
     title: str
@@ -259,10 +259,10 @@ class PageAnswer:
 
     Attributes:
         nodes: its elements, in which passages and words are marked.
-        is_text: it has no elements of its own.
+        is_text: it is shown as plain text.
         is_long: only its beginning is seen at first.
-        is_cut: the page does not have all of it.
-        raw: the text, where that is not what is seen.
+        is_cut: the page has only a part of it.
+        raw: the original text, if it is not shown as plain text.
     """
 
     nodes: Sequence[Node]
@@ -274,7 +274,7 @@ class PageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PageGrade:
-    """A grade with the statements it is about, and the grades that it is made of.
+    """A grade with its statements, and with the grades that it is composed of.
 
     Attributes:
         judge: the verdict of a model on the answer, `pass` or `fail`; empty without one.
@@ -300,7 +300,7 @@ class PageText:
 
 @dataclass(frozen=True, slots=True)
 class PageTurn:
-    """What a user said, and the answer."""
+    """A user's message, and the answer to it."""
 
     user: str
     answer: PageAnswer
@@ -324,7 +324,7 @@ class PageStep:
 
 @dataclass(frozen=True, slots=True)
 class PageExpectation:
-    """A grader with its options in words, and the graders that it is made of."""
+    """A grader with its options in words, and the graders that it is composed of."""
 
     name: str
     options: str
@@ -332,7 +332,7 @@ class PageExpectation:
 
 
 def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
-    """Return what the page shows of a case; what unfolds only if there is room for it."""
+    """Return the contents of a case, with its details only if there is room for them."""
     worst, case, cells = row.worst, row.worst.case, row.case.cells
     change = reason = quarantine = description = renamed_from = given = asked = explain = ""
     if worst.changed and row.case.base.graded:
@@ -389,7 +389,7 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
 
 
 def _chance_of_case(row: PageRow) -> str:
-    """Return `, p < 0.001` of a case that is worse over its variants; of another one, nothing."""
+    """Return `, p < 0.001` for a case that is worse over its variants; else nothing."""
     comparison = row.worst.summary.compared
     found = comparison.by_case.get(row.case.case.id) if comparison else None
     if found is None:
@@ -402,7 +402,7 @@ def _chance_of_case(row: PageRow) -> str:
 
 @once_per_summary
 def columns_of(summary: Summary) -> Sequence[tuple[str, str]]:
-    """Return what tells each variant from the others: of its provider and of its prompt."""
+    """Return the distinguishing parts of each variant's provider and prompt."""
     variants = summary.report.plan.variants
     providers = _differences(variant.provider for variant in variants)
     prompts = _differences(variant.prompt or "" for variant in variants)
@@ -416,7 +416,7 @@ def columns_of(summary: Summary) -> Sequence[tuple[str, str]]:
 
 
 def _differences(names: Iterable[str]) -> Mapping[str, str]:
-    """Return the end of each name, without the words that all begin with; empty for only one."""
+    """Return each name without the words that all names begin with; empty for a single name."""
     distinct = list(dict.fromkeys(names))
     if len(distinct) == 1:
         return {distinct[0]: ""}
@@ -427,7 +427,7 @@ def _differences(names: Iterable[str]) -> Mapping[str, str]:
             break
         start += len(words[0])
     if start in map(len, distinct):
-        start = 0
+        start = 0  # one name is the beginning of all others, so nothing would be left of it
     return {name: one_line(name[start:], NAME_CHARACTERS) for name in distinct}
 
 
@@ -484,7 +484,7 @@ def _cell(
 
 
 def _reason(view: CellView) -> str:
-    """Return the most frequent reason that a run of a cell did not pass."""
+    """Return the most frequent reason why runs of a cell did not pass."""
     reason = ""
     errored = view.run("errored") if view.counts.errored else None
     if view.failures.reasons:
@@ -498,7 +498,7 @@ def _sentence(text: str) -> str:
     return keep_units(one_line(text, REASON_CHARACTERS))
 
 
-# What unfolds.
+# Details.
 
 
 def _asked(view: CellView, results: Sequence[Result]) -> str:
@@ -509,9 +509,9 @@ def _asked(view: CellView, results: Sequence[Result]) -> str:
 def _details(
     view: CellView, results: Sequence[Result], asked: str, *, is_worst: bool
 ) -> CellDetails:
-    """Return what unfolds below a cell; of the worst one, the first run is unfolded.
+    """Return the details of a cell; the first run of the worst cell is unfolded.
 
-    The first run is shown next to the base's answer, if that is known and the run failed.
+    If the first run failed, it is shown next to the base's answer, if that is known.
     """
     runs = alike(results)
     if len(runs) > 1:
@@ -551,9 +551,10 @@ def _details(
 
 
 def _key_of(answer: str | None) -> str:
-    """Return the same text for the same answers, as far as those of the base are kept."""
+    """Return a key that is equal for equal answers."""
     if answer is None:
         return ""
+    # Only the beginning of the base's answers is kept, so only beginnings can be compared.
     if len(answer) > TEXT_CHARACTERS:
         answer = answer[:TEXT_CHARACTERS]
     return f"{crc32(answer.encode('utf-8', 'replace')):x}"
@@ -569,7 +570,7 @@ def _failed_graders(runs: Sequence[RunView]) -> list[str]:
 
 
 def _commands(view: CellView) -> Iterator[tuple[str, str]]:
-    """Yield commands that tell more of a cell, with what they do."""
+    """Yield the label and text of commands for a cell."""
     case = shlex.quote(view.case.id)
     run = _run_command(view.summary)
     explain_options, run_options = _command_options(view.summary)[view.variant]
@@ -580,8 +581,8 @@ def _commands(view: CellView) -> Iterator[tuple[str, str]]:
 
 @once_per_summary
 def _run_command(summary: Summary) -> str:
-    """Return the command that runs the suite; empty for cases of pytest and of Python, which are
-    run by what has them.
+    """Return the command that runs the suite; empty for cases of pytest or Python, which
+    `ci-evals run` cannot run.
     """
     file = summary.report.suite.file
     if not _is_config(file):
@@ -591,7 +592,7 @@ def _run_command(summary: Summary) -> str:
 
 @once_per_summary
 def _command_options(summary: Summary) -> Mapping[Variant, tuple[str, str]]:
-    """Return what `explain` and `run` need to find the cells of each variant."""
+    """Return the options with which `explain` and `run` find the cells of each variant."""
     report = summary.report
     options = {}
     for variant in report.plan.variants:
@@ -669,7 +670,7 @@ def _run(
 
 
 def _variation(run: RunView, other: RunView) -> PageVariation:
-    """Return how the answer of some runs differs from the one that is shown."""
+    """Return the answer of some runs, compared with the one that is shown."""
     from ci_evals.reports.similar_runs import difference
 
     nodes: list[Node] = []
@@ -712,9 +713,9 @@ def _is_long(nodes: Sequence[Node]) -> bool:
 def _compare(
     before: str, run: RunView, passages: Sequence["_Passage"]
 ) -> tuple[PageAnswer, PageAnswer]:
-    """Return the base's answer and that of a run, with the words marked that differ.
+    """Return the base's answer and the run's answer, with differing words marked.
 
-    None are marked where the base's answer was too long to be kept in full.
+    No words are marked if the base's answer was too long to be kept in full.
     """
     old = _answer(before, passages)
     new = _answer(run.answer or "", passages)
@@ -726,7 +727,7 @@ def _compare(
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """A passage of an answer that a grader looks for; one that must not be there is forbidden."""
+    """A passage of an answer that a grader looks for, or that it forbids."""
 
     text: str
     is_forbidden: bool
@@ -735,7 +736,7 @@ class _Passage:
 def _passages(
     expect: Sequence[Any], output: str, turn: int | None = None, *, is_negated: bool = False
 ) -> list[_Passage]:
-    """Return the passages of an answer, or of a turn of it, that its graders look for."""
+    """Return the passages of an answer, or of one of its turns, that its graders look for."""
     passages = []
     for each in expect:
         if not isinstance(each, Expectation) or each.transform or each.turn not in (None, turn):
@@ -770,7 +771,7 @@ def _grade(grade: Grade, response: Response | None) -> PageGrade:
 
 
 def _without_answer(grade: Grade, response: Response | None) -> str:
-    """Return why a grade was given. The answer itself is seen above it."""
+    """Return the reason of a grade without the answer, which the page shows above it."""
     if grade.got is None or response is None:
         return grade.sentence
     got = grade.got.removesuffix(quote(response.output)).removesuffix(": ")
@@ -802,7 +803,7 @@ def _turn(turn: Turn, passages: Sequence[_Passage]) -> PageTurn:
 
 
 def _steps(response: Response) -> Iterator[PageStep]:
-    """Yield the steps of an agent; without any, the tool calls that it asks for."""
+    """Yield the steps of an agent, and its tool calls if the steps have none."""
     steps = list(response.steps or ())
     if not any(step.kind == "tool_call" for step in steps):
         steps += [Step("tool_call", call.name, call.arguments) for call in response.tool_calls]
@@ -841,7 +842,7 @@ def _step(step: Step, path: str) -> PageStep:
     )
 
 
-# What is expected of an answer.
+# Expectations.
 
 
 def _expectations(expect: Sequence[Any]) -> list[PageExpectation]:
@@ -873,7 +874,7 @@ def _fields_shown(grader: type) -> Sequence[Field[Any]]:
 
 
 def _options(grader: GraderOptions) -> Iterator[str]:
-    """Yield the options that are set, the short one first and without its name."""
+    """Yield the options that are set, the grader's main option first and without its name."""
     set_options = {}
     kind: type = type(grader)
     for field in _fields_shown(kind):

@@ -1,4 +1,4 @@
-"""The first screen of report.html: what broke, what to do next, and the parts of the matrix."""
+"""The first screen of report.html: broken cases, the next command, and the parts of the matrix."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ from ci_evals.stats.rates import pass_rate
 from ci_evals.stats.thresholds import MIN_COMPARED_SHARE
 
 _MOST_CASES = 6  # of a tag, or without one
-_FEWEST_OF_TAG = 2  # worse cases, to say that it explains them
+_FEWEST_OF_TAG = 2  # a tag with fewer worse cases explains nothing
 _MOST_REASONS = 4
 _MOST_ENTRIES = 10  # of the evidence
 _FEW_PARTS = 6  # of the matrix, seen at once
@@ -54,11 +54,11 @@ class Slice:
     """Some cells of a report together: those of a tag, a variant, a prompt or a provider.
 
     Attributes:
-        name: of the tag, variant, prompt or provider.
+        name: the name of the tag, variant, prompt or provider.
         address: the fragment of the page's URL that shows only its cases; may be empty.
         rate: its mean pass rate, with the bounds `lower` and `upper`; None if nothing was graded.
         base: the mean pass rate of the same cells on the baseline; None if too few were compared.
-        change: the change since, if it passes less often and that was tested.
+        change: the change since then, if it passes less often and this was tested.
         verdict: the gate's verdict on it, if it has a bar.
     """
 
@@ -83,7 +83,7 @@ class Slice:
 
     @property
     def rank(self) -> tuple[bool, float, float]:
-        """The place among other parts: bad ones first, then the deepest fall, the lowest rate."""
+        """The sort key: bad parts first, then those with the deepest fall and the lowest rate."""
         rate = 1.0
         if self.rate is not None:
             rate = self.rate
@@ -96,7 +96,7 @@ class Slice:
 def parts_of(summary: Summary) -> dict[str, list[Slice]]:
     """Return the tags, the variants if there are several, and prompts and providers if both vary.
 
-    Those that broke come first.
+    Broken parts come first.
     """
     tags: dict[str, list[CellView]] = {}
     prompts: dict[str, list[CellView]] = {}
@@ -244,7 +244,7 @@ def _filter(name: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokenCase:
-    """A case that broke: the passed runs on the baseline, if it was compared, and here."""
+    """A broken case, with its passed runs on the baseline (empty if not compared) and here."""
 
     id: str
     critical: bool
@@ -254,13 +254,13 @@ class BrokenCase:
 
     @property
     def address(self) -> str:
-        """The fragment of the page's URL that leads to it."""
+        """The fragment of the page's URL for the case."""
         return address_of(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """What broke together: the cases of a tag, or those that no tag explains.
+    """Cases that broke together: those of a tag, or those that no tag explains.
 
     Attributes:
         tag: the tag, if there is one.
@@ -280,12 +280,12 @@ class Broken:
 
 
 class Top:
-    """The first screen of a summary: what broke, what to do next, and the parts of the matrix.
+    """The first screen of a summary: broken cases, the next command, and the parts of the matrix.
 
     Attributes:
-        parts: by what the matrix is divided by, those that broke first.
+        parts: the parts by tag, variant, prompt and provider, broken ones first.
         base: the mean pass rate on the baseline, if most cells were compared.
-        base_name: the name of the baseline for the head of a column; empty without a comparison.
+        base_name: the name of the baseline as a column's heading; empty without a comparison.
     """
 
     def __init__(self, found: Findings) -> None:
@@ -300,7 +300,7 @@ class Top:
 
     @staticmethod
     def rows_of(parts: Sequence[object]) -> int:
-        """Return how many of some parts are seen at once; a single one is not worth a fold."""
+        """Return the number of parts that are not folded; a single one is not worth a fold."""
         if len(parts) == _FEW_PARTS + 1:
             return len(parts)
         return _FEW_PARTS
@@ -317,7 +317,7 @@ class Top:
 
     @cached_property
     def scale(self) -> Scale:
-        """The axis of every picture of a pass rate."""
+        """The axis of all charts of a pass rate, so that they can be compared."""
         rates = [self.base]
         for scope in self._summary.verdict.scopes:
             rates += [scope.rate, scope.lower, scope.bar]
@@ -328,8 +328,8 @@ class Top:
 
     @cached_property
     def broken(self) -> Sequence[Broken]:
-        """What broke, by name: tags of which most cases fell, then cases without a reason that
-        many share.
+        """The tags most of whose cases fell, then the cases that neither a tag nor a shared reason
+        explains.
         """
         broken = list(self._broken_tags)
         explained = {cell.case.id for reason in self.reasons for cell in reason.cells}
@@ -340,7 +340,7 @@ class Top:
 
     @cached_property
     def reasons(self) -> Sequence[GroupItem]:
-        """The reasons that several cases share, where they say more than a long list of names."""
+        """The reasons that several cases share, if a list of names would be too long."""
         group = self._found.group(self._kind)
         if group is None or len(self._untagged_cases) <= _MOST_CASES:
             return ()
@@ -360,8 +360,8 @@ class Top:
 
     @cached_property
     def _kind(self) -> CellGroup:
-        """The group of the cases that broke: if none regressed and the gate is red, those that
-        failed.
+        """The group of broken cases: the regressed ones, or the failing ones if the gate is red
+        without a regression.
         """
         if self._summary.verdict.status == "fail" and not self._found.cells["regressed"]:
             return "failing"
@@ -369,9 +369,9 @@ class Top:
 
     @cached_property
     def _broken_tags(self) -> Sequence[Broken]:
-        """The tags that fell, with those of their cases that regressed, or fell if none did.
+        """The tags that fell, with their regressed cases, or their fallen ones if none regressed.
 
-        A green gate has none that is not made of regressed cases.
+        A green gate only shows tags with regressed cases.
         """
         regressed = case_views(self._found.cells["regressed"])
         if not regressed and self._summary.verdict.status == "pass":
@@ -400,7 +400,7 @@ class Top:
 
     @cached_property
     def evidence(self) -> Sequence[Sentence]:
-        """Reasons for the verdict in sentences: its figures, tests, and what they rest on."""
+        """The reasons for the verdict in sentences: its figures, tests and assumptions."""
         found = self._found
         sentences: list[Sentence] = []
         if self.names_what_broke and found.evidence:
@@ -425,11 +425,11 @@ class Top:
         chance = brief_chance(compared.adjusted_p)
         return "tag ", ForeignText(tag.name), f"{rates}{chance}, adjusted for {len(tags)} tags"
 
-    # What to do next.
+    # The next steps.
 
     @cached_property
     def command(self) -> str | None:
-        """The command that runs what broke again; None where nothing broke, or no file says it."""
+        """The command that runs the broken cases again; None without any, or without a file."""
         file = self._summary.report.suite.file
         if not self.names_what_broke or not file.endswith(_SUITE_ENDINGS):
             return None
@@ -448,7 +448,7 @@ class Top:
 
     @property
     def how_to_accept(self) -> str:
-        """How to accept that something is worse. A bar that is missed will be so after a merge."""
+        """Advice on accepting a worse result. A merge does not help if a bar is missed."""
         if any(scope.status == "fail" for scope in self._summary.verdict.scopes):
             return "Change what the cases expect, or lower the bar that is missed."
         return (
@@ -457,13 +457,13 @@ class Top:
 
     @property
     def meets_bar_but_fails(self) -> bool:
-        """Return True if the gate is red and the bar of the suite is met."""
+        """Return True if the gate is red although the bar of the suite is met."""
         verdict = self._summary.verdict
         return verdict.status == "fail" and verdict.scopes[0].status == "pass"
 
     @property
     def can_be_accepted(self) -> bool:
-        """Return True if something is worse than before, which may be intended."""
+        """Return True if something is worse than before, which may be intentional."""
         return bool(self._found.cells["regressed"]) or any(each.tag for each in self.broken)
 
 
