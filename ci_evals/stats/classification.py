@@ -31,7 +31,7 @@ class Confusion:
 
     @property
     def agreed(self) -> int:
-        """The number of things that both sides labelled alike: the sum of the diagonal."""
+        """The number of things with the same label on both sides: the sum of the diagonal."""
         return sum(row[i] for i, row in enumerate(self.counts))
 
     @property
@@ -137,14 +137,14 @@ def _kappa_error(table: Confusion, kappa: float, chance: float) -> float:
 
 
 def accuracy(table: Confusion) -> float | None:
-    """The share that is right. None of nothing."""
+    """The share of correct predictions; None without any."""
     if table.size == 0:
         return None
     return table.agreed / table.size
 
 
 def precision(table: Confusion, label: str) -> float | None:
-    """Of those predicted to be `label`, the share that is. None where it was never predicted."""
+    """The share of predictions of `label` that are correct; None if it was never predicted."""
     i = table.labels.index(label)
     predicted = table.predicted_counts[i]
     if predicted == 0:
@@ -153,7 +153,7 @@ def precision(table: Confusion, label: str) -> float | None:
 
 
 def recall(table: Confusion, label: str) -> float | None:
-    """Of those that are `label`, the share predicted so. None where it was never true."""
+    """The share of true `label`s that were predicted as such; None if it was never true."""
     i = table.labels.index(label)
     true = table.true_counts[i]
     if true == 0:
@@ -174,7 +174,7 @@ def f1(table: Confusion, label: str) -> float | None:
 
 
 def macro_f1(table: Confusion) -> float | None:
-    """The mean of F1 over the labels that occur. None of nothing."""
+    """The mean F1 of the labels that occur; None without any."""
     scores = []
     for label in table.labels:
         score = f1(table, label)

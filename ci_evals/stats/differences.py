@@ -14,11 +14,11 @@ from ci_evals.stats.rates import Estimate, Interval, mean_runs, pass_rate
 from ci_evals.stats.thresholds import ADDED_SCORE_RUNS, CONFIDENCE
 
 _ROUNDING = 1e-12
-"""A spread below this share of the squared scores is what adding floats leaves."""
+"""A spread below this share of the squared scores is a rounding error of floating-point sums."""
 
 
 class ScoreSums(NamedTuple):
-    """The scores of one side of one cell: how many, their sum, and the sum of their squares."""
+    """The scores of one side of one cell: their number, their sum, and the sum of their squares."""
 
     runs: int
     total: float

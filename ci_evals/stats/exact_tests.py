@@ -18,7 +18,7 @@ NEWEST_ALONE = 4
 """Against a pooled history, the newest report alone must show the drop at this many times alpha."""
 
 _SAME = 1 + 1e-7
-"""Tables whose probabilities differ by less than this factor differ by rounding only."""
+"""Probabilities that differ by less than this factor are equal but for rounding."""
 
 
 @lru_cache(maxsize=65536)  # a comparison has many cells and few distinct tables

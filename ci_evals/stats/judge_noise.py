@@ -1,4 +1,4 @@
-"""The share of the noise between runs that is a judge's, and what asking it more often buys."""
+"""The judge's share of the noise between runs, and the gain from asking it more often."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -113,7 +113,7 @@ def error_of_flips(flip_rate: float) -> float:
 
 
 def opinion_error(error: float, samples: int) -> float:
-    """Return the error of one opinion, from that of the majority of `samples`, by bisection."""
+    """Return the error of one opinion from the error of a majority of `samples`, by bisection."""
     least = 0.0
     most = 0.5
     for _ in range(60):

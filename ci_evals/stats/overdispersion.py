@@ -16,7 +16,7 @@ from ci_evals.stats.thresholds import (
 )
 
 Counts = tuple[int, int]
-"""(passed, graded) of a cell in a report; (0, 0) where it was not run."""
+"""(passed, graded) of a cell in a report; (0, 0) if it was not run."""
 
 
 def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:

@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of all runs."""
+        """The total number of runs."""
         return self.cases * self.runs
 
     @property

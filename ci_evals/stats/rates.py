@@ -24,7 +24,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure; its interval is None where there is too little data for one."""
+    """A figure; its interval is None if there is too little data for one."""
 
     value: float
     interval: Interval | None
@@ -83,7 +83,7 @@ class PassRate(NamedTuple):
         return exact_bounds(float(self.rate), self.n_eff, confidence)
 
     def widen(self, overdispersion: float) -> "PassRate":
-        """Return the rate with as much less evidence for it; see `stats.overdispersion`."""
+        """Return the rate with its evidence divided by a factor; see `stats.overdispersion`."""
         return self._replace(n_eff=self.n_eff / overdispersion)
 
 
@@ -228,7 +228,7 @@ def flip_rate(passed: int, runs: int) -> float | None:
 
 
 def suite_flip_rate(cells: Cells) -> float | None:
-    """The mean flip rate, from (passed, runs) of each cell. None where no cell has two runs."""
+    """The mean flip rate, from (passed, runs) of each cell; None if no cell has two runs."""
     rates = [flip_rate(passed, runs) for passed, runs in cells]
     known = [rate for rate in rates if rate is not None]
     if not known:

@@ -17,7 +17,7 @@ HOW_TO_SET_A_BAR = "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9
 
 
 def scope_label(scope: ScopeVerdict, report: SuiteReport) -> str:
-    """Return the kind of a scope; a suite says so if it leaves out cases with bars of their own."""
+    """Return the kind of a scope, or `suite, other cases` if some cases have bars of their own."""
     if scope.kind == "suite" and _leaves_cases_out(scope, report):
         return "suite, other cases"
     return scope.kind
@@ -41,7 +41,7 @@ def scope_name(scope: ScopeVerdict, report: SuiteReport) -> str:
 
 
 def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
-    """Hold a scope with graded runs against its bar: `pass rate 95 % meets the bar of 90 %`."""
+    """Compare a scope's graded runs with its bar: `pass rate 95 % meets the bar of 90 %`."""
     assert scope.bar is not None
     assert scope.rate is not None
     if scope.bar >= 1 and scope.kind != "metric":
@@ -67,7 +67,7 @@ def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
 
 
 def _doubt(scope: ScopeVerdict, rules: Gate) -> str:
-    """`120 runs are too few to tell; not blocking`, and how many would do."""
+    """`120 runs are too few to tell; not blocking`, and the number that would be enough."""
     runs = f"{scope.graded:,} runs are"
     if scope.graded == 1:
         runs = "1 run is"
@@ -108,7 +108,7 @@ def further_reasons_clause(count: int) -> str:
 def stopped_clause(report: SuiteReport) -> str:
     """`stopped after 3 of 10 runs`; empty for a complete report.
 
-    `3 of 10 runs ran: shard 2/3 is missing` where it is known why.
+    `3 of 10 runs ran: shard 2/3 is missing` if the reason is known.
     """
     totals = report.totals
     if totals.missing:
@@ -136,7 +136,7 @@ def cause_sentence(
     rules: Gate,
     comparison: Comparison | NoComparison | None = None,
 ) -> str:
-    """Say what decided where neither a bar nor a rule did."""
+    """Return the reason for a verdict that neither a bar nor a rule decided."""
     match cause:
         case "unchecked":
             return unchecked_sentence(report)
@@ -188,7 +188,7 @@ def unknown_budget_sentence(report: SuiteReport) -> str | None:
 
 
 def scope_sentence(scope: ScopeVerdict, report: SuiteReport, rules: Gate) -> str:
-    """Hold a scope with a bar against it, if it has graded runs."""
+    """Compare a scope with its bar, or report that it has no graded runs."""
     subject = scope_subject(scope, report)
     if not scope.graded and scope.cases:
         return f"{subject}no run was graded"
@@ -217,7 +217,7 @@ def unchecked_sentence(report: SuiteReport) -> str:
 
 
 def how_to_check(report: SuiteReport) -> str:
-    """Say how to run code that was not run."""
+    """Return advice on running the code that was not run."""
     if report.suite.without_secrets:
         return (
             "To check it, a maintainer who has read the change runs it with secrets: push it to a"
@@ -228,7 +228,7 @@ def how_to_check(report: SuiteReport) -> str:
 
 
 def unchanged_sentence(report: SuiteReport) -> str:
-    """Say what recorded answers prove where nothing was called; else empty.
+    """Return what recorded answers prove if no model was called; else empty.
 
     `prompts and cases are unchanged, and no model was called`
     """
@@ -249,7 +249,7 @@ def unchanged_clause(report: SuiteReport) -> str:
 
 
 def scope_clause(report: SuiteReport) -> str:
-    """`3 of 40 cases selected, all 9 runs reused: `; empty where the whole suite ran."""
+    """`3 of 40 cases selected, all 9 runs reused: `; empty if the whole suite ran."""
     part = part_of_suite(report)
     if not part:
         return ""
@@ -257,7 +257,7 @@ def scope_clause(report: SuiteReport) -> str:
 
 
 def part_of_suite(report: SuiteReport) -> str:
-    """`3 of 40 cases selected, all 9 runs reused`; empty where the whole suite ran."""
+    """`3 of 40 cases selected, all 9 runs reused`; empty if the whole suite ran."""
     parts = []
     if report.suite.selection:
         parts.append(f"{report.suite.selection} selected")

@@ -1,4 +1,4 @@
-"""Sentences about the baseline: its age, what it lacks, and why nothing was compared."""
+"""Sentences about the baseline: its age, its gaps, and the reason for a missing comparison."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -24,9 +24,9 @@ from ci_evals.gate.wording.comparisons import compared_noun
 
 
 class SourceSentence(NamedTuple):
-    """A sentence on the baseline: `compared with main` `0123456` `, 3 hours older`.
+    """A sentence about the baseline: `compared with main` `0123456` `, 3 hours older`.
 
-    `commit` stands apart, for formats that mark it; it is empty if it is not known.
+    `commit` is a part of its own for formats that mark it up; it is empty if not known.
     """
 
     start: str
@@ -57,10 +57,10 @@ def source_sentence(
     """`compared with main at 0123456 (the merge base), 3 hours older (30 runs per case)`.
 
     Args:
-        baseline: what is compared with.
+        baseline: the baseline.
         started_at: when the head was run, in seconds since the epoch.
-        runs: how many graded runs the cases have in the baseline.
-        place: how the newest report's commit is related to the head's.
+        runs: the numbers of graded runs that cases have in the baseline.
+        place: the relation of the newest report's commit to the head's.
     """
     newest = baseline.reports[0]
     older = [report for report in baseline.pooled_reports if report != newest]
@@ -199,7 +199,7 @@ def no_regression_sentence(comparison: Comparison) -> str:
 
 
 def not_compared_sentence(comparison: Comparison | NoComparison | None) -> str:
-    """Say why there is no comparison, or why it compared nothing."""
+    """Return the reason why there is no comparison, or why it compared nothing."""
     if comparison is None:
         comparison = NoComparison("none was given with --baseline")
     if isinstance(comparison, NoComparison):

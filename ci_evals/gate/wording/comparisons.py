@@ -1,4 +1,4 @@
-"""Sentences about cells, cases, variants and outages: what changed, and how sure that is."""
+"""Sentences about changes of cells, cases and variants with their certainty, and about outages."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -154,7 +154,7 @@ def _case_test_clause(case: CaseComparison, alpha: float) -> str:
 
 
 def step_sentence(step: PoolStep) -> str:
-    """Say how one report's evidence was used: `10 of 10, pooled`."""
+    """Return how one report's evidence was used: `10 of 10, pooled`."""
     runs = tally_text(step.evidence.tally)
     match step.outcome:
         case "recent" | "before a change":
@@ -187,7 +187,7 @@ def tally_text(tally: Tally) -> str:
 
 
 def _adjusted_chance(comparison: Comparison, cell: CellComparison) -> str:
-    """`p = 0.0023, adjusted for 40 cases`; of a single case, how often that happens by chance."""
+    """`p = 0.0023, adjusted for 40 cases`, or for a single case its frequency by chance."""
     assert cell.adjusted_p is not None  # only cells that were tested are named
     return _chance_among(cell.adjusted_p, comparison.compared, compared_noun(comparison))
 
@@ -300,7 +300,7 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
 
 
 def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:
-    """`1 of 40 compared`, where figures of so few cases say little; else empty."""
+    """`1 of 40 compared` if too few cases were compared for meaningful figures; else empty."""
     names = (variant.variant, variant.base_variant)
     known = [cell for cell in comparison.cells if cell.kind != "new" and cell.variant in names]
     if variant.cells >= len(known) * MIN_COMPARED_SHARE:
@@ -309,7 +309,7 @@ def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:
 
 
 def ratio_change(ratio: Difference | None) -> str:
-    """`+30 % (+10 to +52 %)`, or `+2 %, can't tell`; empty where a side does not know it."""
+    """`+30 % (+10 to +52 %)`, or `+2 %, can't tell`; empty if either side does not know it."""
     if ratio is None:
         return ""
     if not _is_change(ratio):

@@ -1,4 +1,4 @@
-"""Sentences about the rules besides bars: regressions, increases, coverage, critical cases."""
+"""Sentences about rules other than bars: regressions, increases, coverage, critical cases."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ from ci_evals.stats.rates import PassRate
 def regressions_sentence(
     comparison: Comparison, regressed: Sequence[CellComparison], allowed: int
 ) -> str:
-    """Name the surest of more regressed cases than are allowed, and count the others."""
+    """Name the surest regressed cases if there are more than allowed, and count the others."""
     first = regressed[0]
     others = {cell.case for cell in regressed if cell.case != first.case}
     more = []
@@ -140,7 +140,7 @@ def coverage_sentence(
 
 
 def _lack(comparison: Comparison, cell: CellComparison) -> str:
-    """Say what kept a cell of both sides from being compared."""
+    """Return the reason why a cell of both sides was not compared."""
     if not cell.head.graded:
         return "not graded here"
     base = comparison.baseline.label
