@@ -74,10 +74,13 @@ def read_entries(path: Path) -> dict[str, str]:
 
 
 def render_csv(summary: Summary) -> Iterator[bytes]:
-    yield b"case,variant,passed,graded\n"
+    lines = StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(("case", "variant", "passed", "graded"))
     for cell in summary.cells:
         counts = cell.counts
-        yield f"{cell.case.id},{cell.variant},{counts.passed},{counts.graded}\n".encode()
+        writer.writerow((cell.case.id, str(cell.variant), counts.passed, counts.graded))
+    yield lines.getvalue().encode()
 
 
 CSV = Format("results.csv", render_csv, beginning=b"case,variant,passed,graded\n")
