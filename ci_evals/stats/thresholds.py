@@ -248,13 +248,6 @@ Held by `test_the_headline_says_how_many_cases_of_the_base_were_not_compared` in
 tests/unit/gate/test_rules.py against more. A matter of policy: there is nothing to simulate.
 Lower: cases disappear unseen. Higher: every edit of a few cases is a warning.
 """
-MAX_UNJUDGED_SHARE = 0.05
-"""The share of pairs without a judgement up to which a preference is concluded from the others.
-
-Held by `test_too_many_pairs_without_a_judgement_leave_no_verdict` in
-tests/plugins/pairwise/test_preference.py. A matter of policy, as `gate.max_error_rate`, which is
-the same.
-"""
 
 # Tags, latency and metrics.
 

@@ -4,15 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
-from ci_evals.gate.baseline import (
-    PoolStep,
-)
+from ci_evals.gate.baseline import PoolStep
 from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellComparison
-from ci_evals.gate.compare import (
-    Comparison,
-    VariantComparison,
-)
+from ci_evals.gate.compare import Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.model.report import Tally
 from ci_evals.stats.thresholds import FURTHER_ROUNDS, MIN_COMPARED_SHARE

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ci_evals.stats.rates import Interval, wilson
-from ci_evals.stats.thresholds import CONFIDENCE, MAX_UNJUDGED_SHARE
+from ci_evals.stats.thresholds import CONFIDENCE
 
 Side = Literal["a", "b", "tie"]
 
@@ -42,6 +42,10 @@ class Pair:
             case "second", "first":
                 return "b"
         return "tie"
+
+
+MAX_UNJUDGED_SHARE = 0.05
+"""If a larger share of pairs has no judgement, nothing is concluded from the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,15 @@ from typing import Literal
 from rich.text import Text
 
 from ci_evals.format import name_of, number_of, one_line, percent, rate_with_interval
-from ci_evals.plugins.pairwise.preference import CasePreference, Preference
+from ci_evals.plugins.pairwise.preference import (
+    MAX_UNJUDGED_SHARE,
+    CasePreference,
+    Preference,
+)
 from ci_evals.reports.markdown import code, plain
 from ci_evals.reports.report_json import stdout_json
 from ci_evals.reports.terminal import UNBOUNDED, columns, draw
 from ci_evals.reports.tools import markdown_table
-from ci_evals.stats.thresholds import MAX_UNJUDGED_SHARE
 
 PairwiseFormat = Literal["table", "markdown", "json"]
 
