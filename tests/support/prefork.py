@@ -29,6 +29,10 @@ class Child(NamedTuple):
 
 
 STATUS_BYTES = 4
+_LEFT_OUT = ("ci_evals.__main__", "ci_evals.pytest_plugin", "ci_evals.ray")
+"""Modules that no forked process imports."""
+_LIBRARIES = ("botocore.session", "genai_prices", "google.auth.transport.requests", "jsonschema")
+"""What is imported no sooner than it is needed, besides modules of ours that import it."""
 
 
 def exit_code(status: bytes) -> int:
@@ -164,14 +168,19 @@ def _warm_up() -> None:
     import gc
     import threading
     from contextlib import redirect_stderr, redirect_stdout
+    from importlib import import_module
+    from pkgutil import walk_packages
 
-    from ci_evals import api  # noqa: F401  the library, which no command imports
+    import ci_evals
     from ci_evals.cli.main import group
-    from ci_evals.registry import COMMANDS, FORMATS, GRADERS, PROVIDERS
 
-    for registry in (COMMANDS, FORMATS, GRADERS, PROVIDERS):
-        for name in registry.own:
-            registry[name]
+    for module in walk_packages(ci_evals.__path__, "ci_evals."):
+        if not module.name.startswith(_LEFT_OUT):
+            with suppress(ImportError):  # of an extra that is not installed
+                import_module(module.name)
+    for name in _LIBRARIES:
+        with suppress(ImportError):
+            import_module(name)
     for name in [name for name in os.environ if name.startswith(("CI_EVALS_", "GITHUB_"))]:
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("w") as nothing:
