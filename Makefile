@@ -67,10 +67,8 @@ test-lowest:
 
 # A copy without the plug-ins, with a small environment of its own that takes the tools from .venv.
 check-core: $(DEV)
-	rm -rf $(CORE)
-	mkdir -p $(CORE)
-	git ls-files -z --cached --others --exclude-standard | grep -zvE '^(ci_evals|tests)/plugins/' | xargs -0 cp --parents -t $(CORE)
-	$(PYTHON) -m venv $(CORE)/.venv
+	$(BIN)/python .ci/copy_core.py $(CORE)
+	$(BIN)/python -m venv $(CORE)/.venv
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
 	  $$($(CORE)/.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth
 	$(CORE)/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable $(CORE)

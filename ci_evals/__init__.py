@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ci_evals.registry import FUNCTIONS, lazy_attributes
+from ci_evals.registry import FUNCTIONS, is_installed, lazy_attributes
 
 if TYPE_CHECKING:  # for editors and type checkers; at run time, names load when they are used
     from ci_evals.api import EvalCompleted as EvalCompleted
@@ -83,5 +83,7 @@ _MODULES = {
     "provider": "ci_evals.providers.python",
 }
 
-__all__ = [*_MODULES, *FUNCTIONS]  # noqa: PLE0604  they are names
-__getattr__ = lazy_attributes(__name__, {**_MODULES, **FUNCTIONS})
+_PLUGINS = {name: module for name, module in FUNCTIONS.items() if is_installed(module)}
+
+__all__ = [*_MODULES, *_PLUGINS]  # noqa: PLE0604  they are names
+__getattr__ = lazy_attributes(__name__, {**_MODULES, **_PLUGINS})

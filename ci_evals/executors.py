@@ -24,7 +24,7 @@ Portable = Sequence[tuple[ProviderOptions | Grader, Place]]
 """The providers and graders that an executor will run, with their places in the suite."""
 
 
-class CalledSuite(Protocol):
+class ExecutorSuite(Protocol):
     """The part of a suite that executors read."""
 
     @property
@@ -116,7 +116,7 @@ class ExecutorOptions(Options):
         return iter(())
 
     def open(
-        self, suite: CalledSuite, portable: Portable, files: Path | None
+        self, suite: ExecutorSuite, portable: Portable, files: Path | None
     ) -> AbstractAsyncContextManager[Executor]:
         """Open the executor, and check that the suite's code works there.
 
@@ -154,10 +154,15 @@ def parse_executor(text: str) -> ExecutorOptions:
         options = _load(name).parse(name, text)
         if options is not None:
             return options
+    if lack := EXECUTORS.missing_clause(name):
+        raise ValueError(f"executor {name!r} {lack}")
     close = closest(text, EXECUTORS)
     hint = f", did you mean {close!r}?" if close else ""
     *forms, last = short_forms()
-    raise ValueError(f"expected {', '.join(forms)} or {last}, got {text!r:.100}{hint}")
+    expected = last
+    if forms:
+        expected = f"{', '.join(forms)} or {last}"
+    raise ValueError(f"expected {expected}, got {text!r:.100}{hint}")
 
 
 def _load(name: str) -> type[ExecutorOptions]:
@@ -191,6 +196,8 @@ def read_executor(value: Any) -> Any:
         return value
     settings = dict(value)
     name = settings.pop("type", "local")
+    if lack := EXECUTORS.missing_clause(name):
+        raise _problem("type", f"executor {name!r} {lack}")
     if not isinstance(name, str) or name not in EXECUTORS:
         raise _problem("type", f"expected {' or '.join(EXECUTORS)}, got {name!r:.100}")
     known = _keys(_load(name))

@@ -45,7 +45,13 @@ def plugin_folder(target: str) -> Path | None:
 def is_installed(target: str) -> bool:
     """Return False for a target in a folder of `plugins/` that is missing."""
     folder = plugin_folder(target)
-    return folder is None or folder.is_dir()
+    # A folder that git has removed may still hold `__pycache__`.
+    return folder is None or (folder / "__init__.py").is_file()
+
+
+def missing_clause(target: str) -> str:
+    """Return what a name lacks whose target is not installed: `needs FOLDER, which is missing`."""
+    return f"needs the plug-in {plugin_folder(target)}, which is missing"
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -74,10 +80,16 @@ class Registry(Mapping[str, T], Generic[T]):
         """Our own entries that are installed."""
         return {name: entry for name, entry in self._entries.items() if is_installed(entry.target)}
 
-    @property
+    @cached_property
     def missing(self) -> Mapping[str, Entry]:
         """Our own entries whose folder of `plugins/` is missing."""
         return {name: entry for name, entry in self._entries.items() if name not in self.own}
+
+    def missing_clause(self, name: object) -> str | None:
+        """Return what one of our own names lacks, if its plug-in is missing; else None."""
+        if not isinstance(name, str) or name not in self.missing:
+            return None
+        return missing_clause(self.missing[name].target)
 
     def __getitem__(self, name: str) -> T:
         """Return the object of this name, imported on first use.
@@ -177,6 +189,8 @@ class Registry(Mapping[str, T], Generic[T]):
             ) from error
         if not self._base:
             return loaded  # type: ignore[no-any-return]  # anything will do
+        if not is_installed(self._base):
+            raise PluginError(f"{self.noun} {name!r} of {package} {missing_clause(self._base)}")
         base = resolve_name(self._base)
         is_fit = issubclass(loaded, base) if isinstance(loaded, type) else isinstance(loaded, base)
         if not is_fit:
@@ -548,13 +562,11 @@ def find_host(environ: Mapping[str, str]) -> Any:
     return None
 
 
-def missing_host(environ: Mapping[str, str]) -> Path | None:
-    """Return the folder of the plug-in for the CI system of this process if it is missing, else
-    None.
-    """
-    for variable, entry in HOSTS.missing.items():
+def missing_host(environ: Mapping[str, str]) -> str | None:
+    """Return what the CI system of this process lacks, if its plug-in is missing; else None."""
+    for variable in HOSTS.missing:
         if environ.get(variable) == "true":
-            return plugin_folder(entry.target)
+            return HOSTS.missing_clause(variable)
     return None
 
 

@@ -24,7 +24,7 @@ from ci_evals.cli.project import Project, key_variables, read_file
 from ci_evals.cli.web_apps import PORT, WebApp
 from ci_evals.errors import ConfigError, Problem, StorageError
 from ci_evals.files import write_atomically
-from ci_evals.registry import IMPORTING, is_installed, plugin_folder
+from ci_evals.registry import IMPORTING, is_installed, missing_clause
 from ci_evals.release import ACTION
 from ci_evals.suite.configs import DEFAULT_NAMES
 from ci_evals.suite.load import load_suite
@@ -239,8 +239,7 @@ def _start(app: WebApp, cwd: str) -> _Target:
 def _import_suite(path: Path, foreign: Path, folder: Path) -> None:
     """Write a suite and its files from the config of another tool."""
     if not is_installed(IMPORTING["import"]):
-        lacking = plugin_folder(IMPORTING["import"])
-        text = f"importing it needs the plug-in {lacking}, which is missing"
+        text = f"importing it {missing_clause(IMPORTING['import'])}"
         raise ConfigError([Problem(foreign.as_posix(), None, "", text)])
     import_suite = resolve_name(IMPORTING["import"])
     suite_text = resolve_name(IMPORTING["write"])

@@ -43,6 +43,8 @@ class LazyGroup(click.Group):
         """Find the command; suggest one for a misspelt name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
+            if lack := COMMANDS.missing_clause(name):
+                ctx.fail(f"The command {name!r} {lack}.")
             text = f"No such command {name!r}."
             close = closest(name, COMMANDS)
             if close:

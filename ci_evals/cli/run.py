@@ -96,11 +96,6 @@ def run_and_report(
     """
     suite = invocation.suite
     host = _host(console)
-    if lacking := missing_host(console.environ):
-        console.warn(
-            f"nothing is posted and no baseline is found: this CI system needs {lacking},"
-            " which is missing"
-        )
     out = suite.out.absolute()  # code under test may change the working folder
     job = host.start(suite, posting, console, console.log)
     # Before any code of the suite runs: it may end this process.
@@ -515,6 +510,8 @@ def run_command(
         arguments = [word for word in sys.argv[2:] if word != "--watch"]
         out = overrides.out or Path(RESULTS)
         return watch_suites(find_configs(named), out, arguments, console)
+    if lack := missing_host(console.environ):
+        console.warn(f"nothing is posted, and no baseline is looked for: this CI system {lack}")
     with _reporting_errors(console, posting_of(posting, request.shard)):
         # Cases are selected once all suites are known: an id or a tag may be in only one of them.
         all_cases = replace(overrides, **ALL_CASES)

@@ -367,11 +367,11 @@ class Run:
         if not cell.setup:
             await self._do(queue, index, slot)
             return
+        from ci_evals.engine.fixtures import SetupError, fill
+
         run = cell.run_of(index)
         started_at = time.time()
         run_fixtures = fixtures.enter(cell, run)
-        from ci_evals.engine.fixtures import SetupError, fill
-
         try:
             filled = fill(self._cells, cell, await run_fixtures.set_up())
             self._check_request(queue, filled.request(run))

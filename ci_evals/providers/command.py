@@ -69,7 +69,9 @@ class ProgramOptions(ProviderOptions):
         name = self.transcript
         if name is None:
             return problems
-        if name not in TRANSCRIPTS:
+        if lack := TRANSCRIPTS.missing_clause(name):
+            problems.append(f"transcript: {name!r} {lack}")
+        elif name not in TRANSCRIPTS:
             known = ", ".join(TRANSCRIPTS)
             problems.append(f"transcript: unknown transcript {name!r}; known: {known}")
         elif problem := TRANSCRIPTS.problem(name):

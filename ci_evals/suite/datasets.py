@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import number_of, quote
 from ci_evals.model.case import Case
-from ci_evals.registry import CASE_READERS, is_installed, plugin_folder
+from ci_evals.registry import CASE_READERS, is_installed, missing_clause
 from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node, Reading, collect
@@ -235,8 +235,7 @@ def _read_tasks(node: Node, folder: Path) -> Iterator[CaseEntry | Problem]:
     if source is None:
         return
     if not is_installed(CASE_READERS["tasks"]):
-        lacking = plugin_folder(CASE_READERS["tasks"])
-        yield node["tasks"].problem(f"needs the plug-in {lacking}, which is not installed")
+        yield node["tasks"].problem(missing_clause(CASE_READERS["tasks"]))
         return
     files = yield from _find_files(source.tasks, "no task.toml matches", node["tasks"], folder)
     read_task = resolve_name(CASE_READERS["tasks"])

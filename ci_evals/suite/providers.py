@@ -219,6 +219,9 @@ class ProviderReader:
         if not isinstance(node.value, Mapping) or kind is None:
             yield node.problem(_describe_provider(node))
             return None
+        if lack := PROVIDERS.missing_clause(kind):
+            yield node["type"].problem(f"provider type {kind!r} {lack}")
+            return None
         if not isinstance(kind, str) or kind not in PROVIDERS:
             yield node["type"].problem(unknown("provider type", _as_text(kind), PROVIDERS))
             return None

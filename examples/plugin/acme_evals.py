@@ -1,8 +1,10 @@
 """What ACME adds to ci-evals: a grader, a provider, a report format and a command."""
 
+import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from io import StringIO
 from pathlib import Path
 from typing import ClassVar
 

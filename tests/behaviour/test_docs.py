@@ -686,7 +686,7 @@ def test_the_page_on_errored_runs_names_every_place_that_makes_one_and_no_other(
                 deciding.add((file, name))
     assert len(deciding) > 70
     assert named - defined == set()
-    not_runs = {place for place in deciding if place[0] == "plugins/pairwise/pairs.py"}
+    not_runs = {place for place in deciding if place[0] == "plugins/pairwise/judge.py"}
     assert deciding - named == not_runs
 
 

@@ -8,7 +8,7 @@ from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment
 from ci_evals.engine.interrupt import run_until_signal
 from ci_evals.model.rules import Gate
-from ci_evals.plugins.pairwise.pairs import (
+from ci_evals.plugins.pairwise.judge import (
     DEFAULT_RUBRIC,
     Answers,
     PreferenceJudge,

@@ -39,7 +39,7 @@ from ci_evals.errors import (
     StorageError,
     describe_exception,
 )
-from ci_evals.executors import CalledSuite, Portable
+from ci_evals.executors import ExecutorSuite, Portable
 from ci_evals.format import one_line
 from ci_evals.model.grading import Finding, Grader
 from ci_evals.model.request import Answer, Request, sendable_request
@@ -63,7 +63,7 @@ _NEVER_SHIPPED = (".env", ".git", "__pycache__")
 
 @asynccontextmanager
 async def connect(
-    options: Ray, suite: CalledSuite, portable: Portable, files: Path | None
+    options: Ray, suite: ExecutorSuite, portable: Portable, files: Path | None
 ) -> AsyncIterator["RayExecutor"]:
     """Connect to a suite's cluster, ship the suite's folder, and check that its code works there.
 
@@ -166,7 +166,7 @@ def _problem(place: Place, text: str) -> ConfigError:
     return ConfigError([Problem(*place, text)])
 
 
-def runtime_env(options: Ray, suite: CalledSuite, *, is_own: bool) -> dict[str, Any]:
+def runtime_env(options: Ray, suite: ExecutorSuite, *, is_own: bool) -> dict[str, Any]:
     """Return the runtime environment of the job: the suite's folder, its requirements, and the
     suite's own settings.
 
@@ -216,7 +216,7 @@ class RayExecutor:
         files: the results folder; None keeps nothing.
     """
 
-    def __init__(self, options: Ray, suite: CalledSuite, files: Path | None) -> None:
+    def __init__(self, options: Ray, suite: ExecutorSuite, files: Path | None) -> None:
         shipped = shipped_folder(options, suite.folder)
         relative = "."
         if shipped is not None:

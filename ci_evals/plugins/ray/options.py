@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, Field
 
 from ci_evals.errors import ConfigError, Problem
-from ci_evals.executors import CalledSuite, Executor, ExecutorOptions, Portable
+from ci_evals.executors import Executor, ExecutorOptions, ExecutorSuite, Portable
 from ci_evals.model.case import Case
 from ci_evals.model.fields import NonEmpty, NonNegative, Positive
 
@@ -125,7 +125,7 @@ class Ray(ExecutorOptions):
                 return
 
     def open(
-        self, suite: CalledSuite, portable: Portable, files: Path | None
+        self, suite: ExecutorSuite, portable: Portable, files: Path | None
     ) -> AbstractAsyncContextManager[Executor]:
         """Connect to the cluster; Ray itself is imported here, and nowhere else."""
         for name, value in _SETTINGS.items():

@@ -21,7 +21,7 @@ from ci_evals.errors import StorageError
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.result import Result, RunError, decode_result, encode_result
-from ci_evals.plugins.pairwise.pairs import read_answers
+from ci_evals.plugins.pairwise.judge import read_answers
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Watcher
