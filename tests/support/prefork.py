@@ -29,8 +29,10 @@ class Child(NamedTuple):
 
 
 STATUS_BYTES = 4
-_LEFT_OUT = ("ci_evals.__main__", "ci_evals.pytest_plugin", "ci_evals.ray")
-"""Modules that no forked process imports."""
+_LEFT_OUT = ("ci_evals.__main__", "ci_evals.pytest_plugin", "ci_evals.plugins.ray")
+"""Modules that no forked process imports. Ray reads its settings as it is imported, which is when a
+suite names it.
+"""
 _LIBRARIES = ("botocore.session", "genai_prices", "google.auth.transport.requests", "jsonschema")
 """What is imported no sooner than it is needed, besides modules of ours that import it."""
 
