@@ -33,8 +33,8 @@ help:
 	@echo 'make bench-scale    measure Ray and shards: the tables of docs/scale.md'
 	@echo 'make simulate       how often verdicts are wrong: the tables of docs/statistics.md'
 	@echo 'make docs           build the docs site into site/'
-	@echo 'make images         take the pictures of the docs anew (needs Chromium)'
-	@echo 'make constraints    pin what the action installs anew, with hashes'
+	@echo 'make images         take the pictures of the docs again (needs Chromium)'
+	@echo 'make constraints    pin what the action installs again, with hashes'
 	@echo 'make clean          remove everything that was made here'
 
 demo: $(RUNTIME)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -55,3 +56,10 @@ def golden(request: pytest.FixtureRequest) -> CompareGolden:
         actual.unlink(missing_ok=True)
 
     return compare
+
+
+@pytest.fixture
+def port() -> str:
+    """A port of loopback where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])

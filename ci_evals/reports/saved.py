@@ -216,7 +216,9 @@ def _check_looks(looks: Looks | None) -> None:
     if looks is None:
         return
     if not looks.rounds or not 0 <= looks.taken <= len(looks.rounds):
-        raise ContradictionError("more looks were taken than agreed on, or none was agreed on")
+        raise ContradictionError(
+            "`looks.taken` exceeds the number of rounds, or there are no rounds"
+        )
 
 
 def _restore_report(document: Measured) -> SuiteReport:

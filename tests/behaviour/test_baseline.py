@@ -546,7 +546,7 @@ async def test_an_increase_of_the_cost_is_red_only_where_it_is_sure(tmp_path: Pa
         assert ended.code == 1, ended.out
         [rule] = report_in(tmp_path / "head")["verdict"]["rules"]
         assert rule["sentence"] == (
-            "cost is 2.00 times that of the baseline (at least 2.00 times, 95 % confidence), and"
+            "cost is 2.00 times the baseline's (at least 2.00 times, 95 % confidence), and"
             " the gate allows 1.5 times"
         )
         suite(tmp_path, server.url, cases_of(6), **priced(1.4))

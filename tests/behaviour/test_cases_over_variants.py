@@ -192,7 +192,7 @@ async def test_cells_that_no_confirm_runs_name_are_counted_as_cells(tmp_path: Pa
     write_seldom(tmp_path, failing={"q3": ["model-a"]}, runs=range(1, 30))
     ended = await ci_evals(tmp_path, "run", "--runs", "2", "--baseline", "base", "--out", "out")
     text = " ".join(ended.out.split())
-    assert "not even 20 confirm runs name one of 120 cells: 1 suspect stays open" in text
+    assert "even 20 confirm runs cannot name one of 120 cells; 1 suspect stays undecided" in text
 
 
 async def test_a_fall_of_all_cases_alike_is_of_no_tag(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def ask(question: str) -> str:
 """
 
 
-async def test_an_app_of_fastapi_is_started_and_asked(tmp_path: Path) -> None:
+async def test_an_app_of_fastapi_is_started_and_asked(tmp_path: Path, port: str) -> None:
     (tmp_path / "src/support").mkdir(parents=True)
     (tmp_path / "src/support/main.py").write_text(FASTAPI)
     (tmp_path / "requirements.txt").write_text("fastapi\nuvicorn\n")
@@ -198,6 +198,8 @@ async def test_an_app_of_fastapi_is_started_and_asked(tmp_path: Path) -> None:
     assert "still to do" not in written.out
     _, steps = job_of(tmp_path)
     assert [step["run"] for step in steps if "run" in step] == ["pip install -r requirements.txt"]
+    suite = tmp_path / "evals.yaml"
+    suite.write_text(suite.read_text().replace("8123", port))
     ended = await ci_evals(tmp_path, "run", environ={"PATH": path})
     assert ended.code == 0, ended.out + ended.err
     shown = await ci_evals(tmp_path, "explain", "hello")

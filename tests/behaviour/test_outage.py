@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -66,15 +65,9 @@ async def both() -> AsyncIterator[tuple[FakeServer, ChatServer]]:
         yield broken, good
 
 
-def refusing_url() -> str:
-    """An address on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"http://127.0.0.1:{server.getsockname()[1]}/v1"
-
-
-async def test_a_refused_connection_costs_its_own_runs_only(tmp_path: Path) -> None:
+async def test_a_refused_connection_costs_its_own_runs_only(tmp_path: Path, port: str) -> None:
     async with chatting(ChatServer()) as good:
-        outcome = await run_beside(tmp_path, refusing_url(), good.url)
+        outcome = await run_beside(tmp_path, f"http://127.0.0.1:{port}/v1", good.url)
     assert outcome.finished.code == 3
     assert len(outcome.of("broken", "errored")) == CASES
     assert all("no answer from 127.0.0.1" in reason for reason in outcome.reasons("broken"))
@@ -84,11 +77,11 @@ async def test_a_refused_connection_costs_its_own_runs_only(tmp_path: Path) -> N
 
 
 async def test_what_fails_even_if_every_lost_run_had_passed_is_red_and_not_without_a_verdict(
-    tmp_path: Path,
+    tmp_path: Path, port: str
 ) -> None:
     wrong = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": "x"}]} for n in range(9)]
     lost = {"id": "lost", "input": "q", "expect": [{"judge": {"rubric": "good"}}]}
-    judges = [chat(refusing_url(), "judge", retries=0)]
+    judges = [chat(f"http://127.0.0.1:{port}/v1", "judge", retries=0)]
     async with chatting(ChatServer()) as good:
         write_suite(tmp_path, [*wrong, lost], providers=[chat(good.url)], judges=judges)
         ended = await ci_evals(tmp_path, "run", constants=IMPATIENT)

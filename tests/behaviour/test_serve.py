@@ -69,16 +69,9 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def port() -> int:
-    """A port of loopback where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def serve(folder: Path, port: int, mode: str = "well", **changes: Any) -> dict[str, Any]:
+def serve(folder: Path, port: str, mode: str = "well", **changes: Any) -> dict[str, Any]:
     (folder / "service.py").write_text(SERVICE)
-    command = [sys.executable, "service.py", str(port), mode]
+    command = [sys.executable, "service.py", port, mode]
     return {
         "command": command,
         "url": f"http://127.0.0.1:{port}/health",
@@ -87,7 +80,7 @@ def serve(folder: Path, port: int, mode: str = "well", **changes: Any) -> dict[s
     }
 
 
-def service(folder: Path, port: int, mode: str = "well", **changes: Any) -> dict[str, Any]:
+def service(folder: Path, port: str, mode: str = "well", **changes: Any) -> dict[str, Any]:
     """An `http` provider with its service."""
     url = f"http://127.0.0.1:{port}/chat"
     served = serve(folder, port, mode, **changes)
@@ -116,7 +109,7 @@ def started(folder: Path) -> int:
 
 
 async def test_the_service_is_there_for_the_run_and_gone_afterwards(
-    tmp_path: Path, port: int
+    tmp_path: Path, port: str
 ) -> None:
     write_suite(tmp_path, CASES, providers=[service(tmp_path, port, env={"TAIL": "!"})])
     ended = await ci_evals(tmp_path, "run")
@@ -139,7 +132,7 @@ def answer(question):
 
 
 async def test_providers_of_all_kinds_share_a_service_and_it_knows_no_token_of_the_job(
-    tmp_path: Path, port: int
+    tmp_path: Path, port: str
 ) -> None:
     first = service(tmp_path, port)
     (tmp_path / "agent.py").write_text(AGENT.replace("URL", repr(first["url"])))
@@ -188,7 +181,7 @@ async def test_providers_of_all_kinds_share_a_service_and_it_knows_no_token_of_t
     ],
 )
 async def test_a_service_that_does_not_start_is_told_with_what_it_printed(
-    mode: str, timeout_s: float, problem: str, tmp_path: Path, port: int
+    mode: str, timeout_s: float, problem: str, tmp_path: Path, port: str
 ) -> None:
     write_suite(tmp_path, CASES, providers=[service(tmp_path, port, mode, timeout_s=timeout_s)])
     ended = await ci_evals(tmp_path, "run")
@@ -200,9 +193,9 @@ async def test_a_service_that_does_not_start_is_told_with_what_it_printed(
     assert living(tmp_path) == []
 
 
-async def test_what_answers_already_is_refused_and_left_alone(tmp_path: Path, port: int) -> None:
+async def test_what_answers_already_is_refused_and_left_alone(tmp_path: Path, port: str) -> None:
     write_suite(tmp_path, CASES, providers=[service(tmp_path, port)])
-    forgotten = await start(tmp_path, "service.py", str(port), "well", command=(sys.executable,))
+    forgotten = await start(tmp_path, "service.py", port, "well", command=(sys.executable,))
     try:
         await until(lambda: is_listening(port))
         ended = await ci_evals(tmp_path, "run")
@@ -217,13 +210,13 @@ async def test_what_answers_already_is_refused_and_left_alone(tmp_path: Path, po
         await finished(forgotten)
 
 
-def is_listening(port: int) -> bool:
+def is_listening(port: str) -> bool:
     with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
+        return client.connect_ex(("127.0.0.1", int(port))) == 0
 
 
 async def test_a_service_that_dies_fails_the_runs_after_it_with_its_last_words(
-    tmp_path: Path, port: int
+    tmp_path: Path, port: str
 ) -> None:
     write_suite(tmp_path, CASES, providers=[service(tmp_path, port, "dies")], max_concurrency=1)
     ended = await ci_evals(tmp_path, "run")
@@ -244,7 +237,7 @@ async def test_a_service_that_dies_fails_the_runs_after_it_with_its_last_words(
     ("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
 async def test_a_signal_leaves_nothing_of_a_service(
-    which: signal.Signals, code: int, tmp_path: Path, port: int
+    which: signal.Signals, code: int, tmp_path: Path, port: str
 ) -> None:
     write_suite(tmp_path, CASES, providers=[service(tmp_path, port, "stuck")])
     process = await start(tmp_path, "run")

@@ -166,14 +166,16 @@ def _broken_since(broken: Sequence[BrokenVariant]) -> Iterator[tuple[str, list[B
 
 
 def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]) -> str:
-    """`with 1 run on main, not even 20 confirm runs name one of 40 cases: 2 suspects stay …`."""
+    """`too little history: with 1 run on main, even 20 confirm runs cannot name one of 40 …`."""
     base = comparison.baseline.label
     most = number_of(max(each.base.graded for each in suspects), "run")
     compared = number_of(comparison.compared, compared_noun(comparison))
     confirming = f"{MOST_CONFIRM_RUNS} confirm runs"
-    lack = f"with {most} on {base}, not even {confirming} name one of {compared}"
     stay = "stays" if len(suspects) == 1 else "stay"
-    return f"{lack}: {number_of(len(suspects), 'suspect')} {stay} open until {base} has more"
+    return (
+        f"too little history: with {most} on {base}, even {confirming} cannot name one of"
+        f" {compared}; {number_of(len(suspects), 'suspect')} {stay} undecided"
+    )
 
 
 def no_regression_sentence(comparison: Comparison) -> str:

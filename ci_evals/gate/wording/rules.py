@@ -60,10 +60,10 @@ def increase_sentence(
     *,
     with_bound: bool = True,
 ) -> str:
-    """`cost is 1.50 times that of main (at least 1.20 times, 95 % confidence), and the gate …`."""
+    """`cost is 1.50 times main's (at least 1.20 times, 95 % confidence), and the gate …`."""
     ratio = variant.differences.ratio(figure)
     assert ratio is not None
-    found = f"{figure} is {ratio.value:.2f} times that of {comparison.baseline.label}"
+    found = f"{figure} is {ratio.value:.2f} times {comparison.baseline.label}'s"
     if with_bound:
         assert ratio.lower is not None
         confidence = percent(1 - comparison.alpha)

@@ -102,13 +102,13 @@ async def test_ten_minutes_from_init_to_a_comment_on_a_pull_request(
 
 
 async def test_a_web_app_of_ones_own_gets_a_red_pull_request_that_names_the_case(
-    repository: Repository, fake: FakeGitHub, tmp_path: Path
+    repository: Repository, fake: FakeGitHub, tmp_path: Path, port: str
 ) -> None:
     app, suite = tmp_path / "src" / "shop.py", tmp_path / "evals.yaml"
     app.parent.mkdir()
     app.write_text(SHOP, encoding="utf-8")
     await ran(tmp_path, "init")
-    written = yaml.safe_load(suite.read_text(encoding="utf-8"))
+    written = yaml.safe_load(suite.read_text(encoding="utf-8").replace("8123", port))
     questions = {
         "helmet": ("May I return a helmet?", "30 days"),
         "canada": ("Do you ship abroad?", "Canada"),

@@ -197,7 +197,7 @@ def test_more_latency_is_red_only_if_asked_and_sure(
 def test_more_latency_is_told_with_its_bound_and_the_limit() -> None:
     [rule] = rule_verdicts(took(2.0), Gate(max_latency_increase=1.5), slower(2.0, 2.0, 2.0))
     assert rule.sentence == (
-        "latency is 2.00 times that of main (at least 2.00 times, 95 % confidence), and the gate"
+        "latency is 2.00 times main's (at least 2.00 times, 95 % confidence), and the gate"
         " allows 1.5 times; the last 3 reports of main took 990 ms to 1.01 s"
     )
 
