@@ -14,6 +14,9 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOWEST := .venv-lowest
 CORE := $(VENV)/core
 
+# More workers than CI has cores: many tests wait for a process or a server.
+WORKERS := -n 4 --dist worksteal
+
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the same modules
 
 .PHONY: help demo test test-slow test-ray test-lowest check check-core bench bench-calls bench-profile bench-scale simulate images docs constraints clean
@@ -48,11 +51,11 @@ demo: $(RUNTIME)
 	@echo '  examples/flight_agent/agent.py      the agent under test'
 
 test: $(DEV)
-	$(BIN)/pytest -m 'not slow' -n 2 --dist worksteal
+	$(BIN)/pytest -m 'not slow' $(WORKERS)
 
 test-slow: $(DEV) $(AGENTS) $(RAY)
 	$(BIN)/pytest -m slow
-	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m 'hypothesis and not slow' -n 2 --dist worksteal
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m 'hypothesis and not slow' $(WORKERS)
 
 test-ray: $(DEV) $(RAY)
 	$(BIN)/pytest tests/plugins/ray/test_ray.py
@@ -63,7 +66,7 @@ test-lowest:
 	@$(LOWEST)/bin/python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 	  print('\n'.join(project['dependencies']).replace('>=', '=='))" > $(LOWEST)/oldest.txt
 	@$(LOWEST)/bin/python -m pip install --quiet --editable . --group dev --constraint $(LOWEST)/oldest.txt
-	$(LOWEST)/bin/pytest -m 'not slow' -n 2 --dist worksteal
+	$(LOWEST)/bin/pytest -m 'not slow' $(WORKERS)
 
 # A copy without the plug-ins, with a small environment of its own that takes the tools from .venv.
 check-core: $(DEV)
@@ -73,7 +76,7 @@ check-core: $(DEV)
 	  $$($(CORE)/.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth
 	$(CORE)/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable $(CORE)
 	cd $(CORE) && .venv/bin/python -m mypy
-	cd $(CORE) && .venv/bin/python -m pytest -m 'not slow' -n 2 --dist worksteal
+	cd $(CORE) && .venv/bin/python -m pytest -m 'not slow' $(WORKERS)
 
 check: $(DEV)
 	$(BIN)/ruff format --check .

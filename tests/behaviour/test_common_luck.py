@@ -146,6 +146,7 @@ async def test_a_swing_that_main_has_itself_is_no_reason_for_red(tmp_path: Path)
     assert f"this comparison detects drops of {points} points or more" in comment.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"max_runs": 2 * RUNS}, {"runs": 2 * RUNS, "stop_early": True}],

@@ -66,6 +66,7 @@ def evaluated(blank: SuiteReport, rates: Sequence[float], rng: random.Random) ->
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cases", "runs"), SIZES)
 @pytest.mark.parametrize("true_rate", EXPECTED)
 def test_the_gate_is_as_often_right_as_documented(true_rate: float, cases: int, runs: int) -> None:
