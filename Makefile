@@ -113,7 +113,7 @@ simulate: $(DEV)
 	$(BIN)/python -m benchmarks.pictures
 
 images: $(DEV)
-	PYTHONPATH=tests/support:tests/plugins/support $(BIN)/python tests/support/screenshots.py docs/images
+	PYTHONPATH=tests/support:tests/plugins/support $(BIN)/python tests/plugins/support/screenshots.py docs/images
 
 COMPILE := $(BIN)/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
   --no-annotate --custom-compile-command 'make constraints'

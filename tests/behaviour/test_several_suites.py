@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import outputs_in
 from processes import Finished, ci_evals, finished, start, until
 from suites import ONE_CASE, write_suite_file
 
@@ -213,40 +212,6 @@ async def test_a_case_is_explained_in_every_suite_that_has_it(tmp_path: Path) ->
     assert "case 'otter' was not in the last run, did you mean 'other'?" in missing.err
     page = (tmp_path / "ci-evals-results" / "b" / "report.html").read_text("utf-8")
     assert "ci-evals run b.yaml --case greeting" in page
-
-
-async def test_a_job_hands_on_one_verdict_and_lists_all_in_its_summary(tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text(
-        "raise RuntimeError('no')\ndef answer(question): return question\n"
-    )
-    write(tmp_path / "a.yaml", "a", providers=[{"type": "python", "target": "loud:answer"}])
-    write(tmp_path / "b.yaml", "b", WRONG)
-    write(tmp_path / "c.yaml", "c")
-    (tmp_path / "event.json").write_text("{}")
-    environ = {
-        "GITHUB_ACTIONS": "true",
-        "GITHUB_EVENT_NAME": "push",
-        "GITHUB_EVENT_PATH": "event.json",
-        "GITHUB_OUTPUT": str(tmp_path / "output"),
-        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
-    }
-    ended = await ci_evals(
-        tmp_path, "run", "a.yaml", "b.yaml", "c.yaml", "--baseline", "none", environ=environ
-    )
-    assert ended.code == 2
-    assert ended.out.count("::group::") + ended.err.count("::group::") == 3
-    assert ended.out.count("::endgroup::") + ended.err.count("::endgroup::") == 3
-    assert (tmp_path / "summary").read_text("utf-8").split("\n## ")[-1].splitlines()[:4] == [
-        "2 of 3 suites run",
-        "",
-        "- ❌ <code>b</code>: 1 of 1 run failed, and every run must pass",
-        "- ✅ <code>c</code>: 1 of 1 run passed",
-    ]
-    outputs = outputs_in(tmp_path / "output")
-    assert (outputs["verdict"], outputs["report-path"]) == (
-        "error",
-        str(tmp_path / "ci-evals-results"),
-    )
 
 
 async def test_modules_of_the_same_name_are_those_of_each_suite(tmp_path: Path) -> None:

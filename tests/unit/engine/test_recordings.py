@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import report_of, result_of
+from factories import report_of
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic_core import to_json
 from suites import ECHO, run_in_process, write_suite
 
 from ci_evals.engine.cells import Cells
@@ -21,7 +20,6 @@ from ci_evals.errors import StorageError
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.result import Result, RunError, decode_result, encode_result
-from ci_evals.plugins.pairwise.judge import read_answers
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Watcher
@@ -473,17 +471,3 @@ def test_what_is_no_report_is_said_with_what_to_name_instead(
         StorageError, match=rf"notes\.json: {what}.*: name a report\.json, a results\.jsonl"
     ):
         list(load_results(path))
-
-
-def test_answers_come_by_variant_and_run(tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    results = [
-        result_of(run=1),
-        result_of(run=2, status="errored"),
-        result_of(run=1, prompt="polite"),
-    ]
-    path.write_bytes(to_json({"results": results}))
-    assert {name: list(answers) for name, answers in read_answers(path).items()} == {
-        "agent": [("capital", 1)],
-        "agent · polite": [("capital", 1)],
-    }
