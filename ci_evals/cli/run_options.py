@@ -16,7 +16,7 @@ from ci_evals.executors import ExecutorOptions, parse_executor
 from ci_evals.format import one_line
 from ci_evals.hosts import BaselineChoice, Posting
 from ci_evals.model.plan import Shard
-from ci_evals.registry import find_host
+from ci_evals.registry import find_host, missing_host
 from ci_evals.reports.report_json import REPORT
 from ci_evals.suite.configs import is_suite_path
 from ci_evals.suite.load import UNLIMITED
@@ -397,7 +397,8 @@ class RunRequest:
             raise click.UsageError("--replay-only needs --replay PATH")
         if self.watch and (self.resume or self.resume_from or self.shard):
             raise click.UsageError("--watch cannot be combined with --resume or --shard")
-        if self.watch and find_host(environment()):
+        environ = environment()
+        if self.watch and (find_host(environ) or missing_host(environ)):
             raise click.UsageError("--watch is for a terminal, not for a CI system")
 
     def check_for_several(self, number: int) -> None:
