@@ -11,6 +11,7 @@ import pytest
 import yaml
 from processes import COMMAND, ci_evals
 from terminals import posix, pseudo_terminal
+from workflows import job_of
 
 from ci_evals.release import ACTION
 
@@ -18,22 +19,6 @@ COMMIT = "8f3c" * 10
 AGENT = (
     "async def answer(question: str, model='small') -> str:\n    return f'You asked: {question}'\n"
 )
-PROMPTFOO = """\
-prompts: ['Answer: {{ question }}']
-providers: [openai:gpt-4o-mini]
-tests:
-  - vars: {question: Capital of France?}
-    assert: [{type: icontains, value: paris}, {type: bleu, value: Paris}]
-"""
-
-
-def job_of(root: Path) -> Any:
-    text = (root / ".github/workflows/evals.yml").read_text("utf-8")
-    assert "#%" not in text
-    assert "<<" not in text
-    workflow = yaml.safe_load(text)
-    assert workflow["permissions"] == {}
-    return workflow[True]["push"], workflow["jobs"]["evals"]["steps"]
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -470,17 +455,6 @@ async def test_only_what_takes_a_question_is_called(
     assert provider.get("target") == target
     if target is not None:
         assert (await ci_evals(tmp_path, "run")).code == 0
-
-
-async def test_a_promptfoo_config_is_imported(tmp_path: Path) -> None:
-    (tmp_path / "promptfooconfig.yaml").write_text(PROMPTFOO)
-    written = await ci_evals(tmp_path, "init", environ={"OPENAI_API_KEY": ""})
-    assert written.code == 0
-    assert "written: evals.yaml (from promptfooconfig.yaml)" in written.out
-    assert "not imported: promptfooconfig.yaml:5: assert: bleu" in written.out
-    assert "still to do before it runs:\n  evals.yaml:3: providers[0].api_key" in written.out
-    assert job_of(tmp_path)[1][-1]["env"].keys() == {"OPENAI_API_KEY"}
-    assert (await ci_evals(tmp_path, "validate", environ={"OPENAI_API_KEY": "sk-1"})).code == 0
 
 
 async def test_in_a_folder_of_a_repository_the_workflow_goes_to_its_root(tmp_path: Path) -> None:

@@ -154,14 +154,6 @@ async def test_results_are_resumed_suite_by_suite(tmp_path: Path) -> None:
     assert compared.out.count("Compared: ") == 2
 
 
-async def test_a_saved_folder_of_several_suites_makes_a_section_of_each(tmp_path: Path) -> None:
-    write(tmp_path / "a.yaml", "a")
-    write(tmp_path / "b.yaml", "b", WRONG)
-    await ci_evals(tmp_path, "run", "a.yaml", "b.yaml")
-    shown = await ci_evals(tmp_path, "comment", "--dry-run")
-    assert (shown.code, shown.out.count("<!-- ci-evals:section suite=")) == (0, 2)
-
-
 async def test_one_page_leads_to_those_of_all(tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(
         "raise RuntimeError('<b>no')\ndef answer(question): return question\n"

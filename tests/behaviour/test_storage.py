@@ -165,15 +165,6 @@ async def test_a_report_that_cannot_be_written_leaves_the_journal(tmp_path: Path
     assert [path.name for path in out.iterdir() if path.name.endswith(".partial")] == []
 
 
-async def test_a_step_summary_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    echoes(tmp_path)
-    ended = await ci_evals(
-        tmp_path, "run", environ={"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path)}
-    )
-    assert ended.code == 0
-    assert "GITHUB_STEP_SUMMARY" in ended.out
-
-
 @posix
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 async def test_an_outcome_that_cannot_be_printed_is_no_pass(tmp_path: Path) -> None:

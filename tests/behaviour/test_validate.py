@@ -53,13 +53,11 @@ async def test_a_function_that_its_module_lacks_is_told_without_running_it(
     agent = {"name": "agent", "type": "python", "target": target}
     staged = {**ECHO, "before": [target], "after": [target]}
     case = {**ONE_CASE, "expect": [{"python": target}]}
-    task = {"name": "task", "type": "task", "command": "true", "sandbox": target}
     assert await problems(tmp_path, case, providers=[agent, staged]) == [
         f"providers[0]: target: {lack}",
         f"cases[0].expect[0].python: {lack}",
         f"providers[1].before[0]: target: {lack}",
     ]
-    assert f"providers[0]: sandbox: {lack}" in await problems(tmp_path, providers=[task])
 
 
 @pytest.mark.parametrize(

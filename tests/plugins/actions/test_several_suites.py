@@ -1,4 +1,4 @@
-"""A job with several suites."""
+"""Several suites in one job, in one summary and in one comment."""
 
 from pathlib import Path
 
@@ -6,19 +6,28 @@ from jobs import outputs_in
 from processes import ci_evals
 from suites import ONE_CASE, write_suite_file
 
+WRONG = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
+
+
+async def test_a_saved_folder_of_several_suites_makes_a_section_of_each(tmp_path: Path) -> None:
+    write_suite_file(tmp_path / "a.yaml", name="a")
+    write_suite_file(tmp_path / "b.yaml", name="b", cases=[WRONG])
+    await ci_evals(tmp_path, "run", "a.yaml", "b.yaml")
+    shown = await ci_evals(tmp_path, "comment", "--dry-run")
+    assert (shown.code, shown.out.count("<!-- ci-evals:section suite=")) == (0, 2)
+
 
 async def test_a_job_hands_on_one_verdict_and_lists_all_in_its_summary(tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(
         "raise RuntimeError('no')\ndef answer(question): return question\n"
     )
-    wrong = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
     write_suite_file(
         tmp_path / "a.yaml",
         name="a",
         cases=[ONE_CASE],
         providers=[{"type": "python", "target": "loud:answer"}],
     )
-    write_suite_file(tmp_path / "b.yaml", name="b", cases=[wrong])
+    write_suite_file(tmp_path / "b.yaml", name="b", cases=[WRONG])
     write_suite_file(tmp_path / "c.yaml", name="c", cases=[ONE_CASE])
     (tmp_path / "event.json").write_text("{}")
     environ = {

@@ -16,6 +16,7 @@ from processes import Finished
 from processes import ci_evals as command
 from pulls import HEAD, NUMBER, open_pull, sections
 from pulls import comments as posted
+from suites import write_suite
 
 from ci_evals.plugins.ci.archives import FORK_LIMITS
 from ci_evals.plugins.github.comment import post_progress
@@ -77,6 +78,15 @@ def _environment(
         "GITHUB_TOKEN": token,
         "GITHUB_WORKFLOW": "evals",
     }
+
+
+async def test_the_variables_of_its_options_are_no_mistake_for_another_command(
+    tmp_path: Path,
+) -> None:
+    write_suite(tmp_path)
+    environ = {"CI_EVALS_ARTIFACT": "results", "CI_EVALS_FROM_RUN": "7"}
+    ended = await ci_evals(tmp_path, "validate", environ=environ)
+    assert (ended.code, ended.err) == (0, "")
 
 
 async def test_a_red_comment_turns_green_in_place(fake: FakeGitHub, tmp_path: Path) -> None:

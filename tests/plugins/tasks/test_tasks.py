@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import finished, start, until
+from processes import ci_evals, finished, start, until
 from suites import run_in_process, write_suite, write_task
 
 from ci_evals.errors import ConfigError, StorageError
@@ -425,6 +425,24 @@ def test_tasks_and_a_bar_for_their_reward_stand_beside_each_other(tmp_path: Path
     (case,) = load_suite(config, {}).cases
     assert case.id == "deep/down"
     assert [each.name for each in case.expect] == ["reward"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("makes", ", did you mean 'make'?"), ("task", ""), ("search", "")]
+)
+async def test_a_sandbox_that_its_module_lacks_is_told_without_running_it(
+    tmp_path: Path, name: str, hint: str
+) -> None:
+    add_task(tmp_path)
+    (tmp_path / "own_sandbox.py").write_text(
+        "from tools import search as look_up\n"
+        "raise RuntimeError('validate runs no code of ours')\n"
+        "def make(task): ...\n"
+    )
+    write_suite(tmp_path, TASKS, providers=[provider(sandbox=f"own_sandbox:{name}")])
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert f"providers[0]: sandbox: there is no {name!r} in own_sandbox{hint}\n" in ended.err
 
 
 def test_what_is_wrong_with_the_command_or_the_sandbox_is_told(tmp_path: Path) -> None:
