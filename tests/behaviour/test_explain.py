@@ -242,17 +242,3 @@ async def test_explain_finds_the_results_of_the_suite(tmp_path: Path) -> None:
     write_suite(tmp_path, [ONE_CASE], report={"out": "elsewhere"})
     assert (await ci_evals(tmp_path, "run")).code == 0
     assert "run 1 passed" in (await ci_evals(tmp_path, "explain", "greeting")).out
-
-
-async def test_in_actions_an_answer_commands_nobody(tmp_path: Path) -> None:
-    evil = {"id": "evil", "input": "::error::owned\n##[error]owned", "expect": [{"is_json": True}]}
-    write_suite(tmp_path, [evil])
-    await ci_evals(tmp_path, "run")
-    for output in ("text", "markdown", "json"):
-        ended = await ci_evals(
-            tmp_path, "explain", "evil", "--format", output, environ={"GITHUB_ACTIONS": "true"}
-        )
-        assert "owned" in ended.out
-        assert not any(
-            line.lstrip().startswith("::") or "##[" in line for line in ended.out.splitlines()
-        )

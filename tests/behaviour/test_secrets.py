@@ -4,31 +4,25 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 from aiohttp import web
 from fakes.http_server import Scripted, serving
+from planted import (
+    DOTENV,
+    FORMATS,
+    FORMS,
+    IN_URL,
+    NAMED,
+    SHAPED,
+    everything,
+    failing_suite,
+    name_keys,
+    run,
+)
 from processes import Finished, ci_evals, python
 from suites import chat, write_suite
-
-NAMED = 'Zx9/"quoted" pass+word%41'  # every encoding of it differs
-DOTENV = "dotenv-value-Qm77xK2p"
-SHAPED = "sk-proj-Ab3dEf6hIj9kLmN0pQrStUvWx"
-IN_URL = "AIzaSyB1c2D3e4F5g6H7i8J9k0"
-
-FORMATS = {"formats": ["json", "junit", "markdown", "html"]}
-PLANTED = (
-    NAMED,
-    quote(NAMED, safe=""),
-    quote(NAMED),
-    json.dumps(NAMED)[1:-1],
-    DOTENV,
-    SHAPED,
-    IN_URL,
-)
-FORMS = (*PLANTED, *(json.dumps(planted)[1:-1] for planted in PLANTED))
 
 
 def written(folder: Path, ended: Finished) -> Iterator[tuple[str, bytes]]:
@@ -56,37 +50,6 @@ def check_clean(folder: Path, ended: Finished) -> None:
         if form.encode() in content
     ]
     assert found == []
-
-
-async def run(folder: Path, *, format: str = "table", in_actions: bool = False) -> Finished:  # noqa: A002
-    (folder / ".env").write_text(f"UNRELATED={DOTENV}\n")
-    environ = {
-        "NAMED_KEY": NAMED,
-        "URL_KEY": IN_URL,
-        "GITHUB_STEP_SUMMARY": str(folder / "step-summary.md"),
-        "GITHUB_ACTIONS": "true" if in_actions else "",
-    }
-    return await ci_evals(folder, "run", "--format", format, environ=environ)
-
-
-def failing_suite(folder: Path, provider: dict[str, Any]) -> None:
-    """Cases that fail, since failures are shown everywhere; one has an expectation of its own."""
-    expect = [{"equals": "something else"}, {"tool_call": {"tool": "other"}}, {"is_json": True}]
-    cases = [{"id": f"case-{n}", "input": "hi", "expect": expect} for n in range(2)]
-    provider = {"retries": 0, **provider}
-    write_suite(folder, cases, providers=[provider], report=FORMATS)
-
-
-def everything() -> str:
-    """A text with every secret in every form."""
-    return " | ".join(
-        [
-            *PLANTED,
-            f"https://host/?key={quote(NAMED, safe='')}",
-            f"Bearer {DOTENV}",
-            f"user:{SHAPED}@host",
-        ]
-    )
 
 
 async def test_in_an_answer_and_its_tool_calls(tmp_path: Path) -> None:
@@ -234,103 +197,9 @@ async def test_in_the_crash_of_a_grader(tmp_path: Path) -> None:
 async def test_json_on_stdout(tmp_path: Path) -> None:
     failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": everything()})
     name_keys(tmp_path)
-    ended = await run(tmp_path, format="json")
+    ended = await run(tmp_path, "--format", "json")
     check_clean(tmp_path, ended)
     json.loads(ended.stdout)
-
-
-# In GitHub Actions.
-
-OURS = (
-    "::group::Progress of test",
-    "::endgroup::",
-    "::error file=",
-    "::notice title=ci-evals%3A ",
-    "::warning title=ci-evals::",
-)
-COMMANDS = (
-    "\n::error::pwned\n  ::set-output name=x::y\r::warning::cr\n"
-    "##[error]old ##[group]x\n\x1b[0m::notice::ansi"
-)
-
-
-def log_lines(text: bytes) -> list[str]:
-    """The lines that a runner sees: a lone CR may start one."""
-    return text.decode().replace("\r", "\n").split("\n")
-
-
-async def test_secrets_are_masked_before_commands_are_stopped_for_all_that_follows(
-    tmp_path: Path,
-) -> None:
-    failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": COMMANDS + everything()})
-    name_keys(tmp_path)
-    ended = await run(tmp_path, in_actions=True)
-    lines = ended.out.splitlines()
-    first = next(number for number, line in enumerate(lines) if not line.startswith("::add-mask::"))
-    masked = {line.removeprefix("::add-mask::") for line in lines[:first]}
-    assert masked >= {NAMED.replace("%", "%25"), IN_URL, DOTENV}
-    body, tokens = [], []
-    for line in lines[
-        first:
-    ]:  # outside of what is stopped there are but commands of ours, and the verdict
-        if line.startswith("::stop-commands::"):
-            tokens.append(line.removeprefix("::stop-commands::"))
-        elif tokens and line == f"::{tokens[-1]}::":
-            body.append("")
-        elif line.startswith(OURS):
-            assert not any(secret in line for secret in PLANTED)
-        else:
-            body.append(line)
-    assert len(set(tokens)) == len(tokens) > 1
-    assert all(len(token) >= 32 for token in tokens)
-    assert len("\n".join(body)) > 100
-    assert not any(token in line for token in tokens for line in body)
-    check_harmless("\n".join(body).encode())
-    summary = (tmp_path / "step-summary.md").read_text()
-    assert not any(form in text for form in FORMS for text in (*body, summary))
-    assert body[-1].startswith("FAIL: ")
-
-
-def name_keys(folder: Path) -> None:
-    config = json.loads((folder / "evals.yaml").read_text())
-    config["description"] = "${NAMED_KEY} ${URL_KEY}"
-    (folder / "evals.yaml").write_text(json.dumps(config))
-
-
-async def test_what_a_function_prints_is_no_workflow_command(tmp_path: Path) -> None:
-    printing = "import os, sys\n" + f"text = {COMMANDS!r}\n" + PRINTS_COMMANDS
-    (tmp_path / "agent.py").write_text(printing)
-    failing_suite(tmp_path, {"name": "agent", "type": "python", "target": "agent:answer"})
-    ended = await run(tmp_path, in_actions=True)
-    check_harmless(ended.stderr)
-    assert "pwned" in ended.err
-    assert "pwned" not in ended.out.partition("::stop-commands::")[0]
-
-
-PRINTS_COMMANDS = """
-def answer(_):
-    print(text)
-    print(text, file=sys.stderr)
-    print(":", ":error::split", sep="")
-    print("a", "::error::split", sep="\\r")
-    raise RuntimeError(text)
-"""
-
-
-async def test_with_json_the_commands_go_where_the_log_is(tmp_path: Path) -> None:
-    failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": COMMANDS})
-    name_keys(tmp_path)
-    ended = await run(tmp_path, format="json", in_actions=True)
-    json.loads(ended.stdout)
-    assert ended.err.startswith("::add-mask::")
-    assert "##[" not in ended.out
-
-
-def check_harmless(text: bytes) -> None:
-    for line in log_lines(text):
-        bare = line.replace("\x1b[0m", "").lstrip()
-        assert not bare.startswith("::"), line
-        assert "##[" not in line
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`ci-evals pairwise` as a user starts it."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from aiohttp import web
 from fakes.http_server import Scripted, serving
 from processes import Finished, ci_evals
 from suites import chat, write_suite
+from token_scripts import TOKEN, script
 
 CASES = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"not_empty": True}]} for n in range(6)]
 SHORT = {"name": "short", "type": "mock", "default": "ok"}
@@ -242,3 +244,17 @@ async def test_before_any_run_it_is_said_what_to_name(tmp_path: Path) -> None:
     done = await pairwise(tmp_path, "short", "long", "--function", "taste_of_tests:first")
     assert done.code == 3
     assert "ci-evals-results: there is no report here: run the suite, or name a report" in done.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the command is a shell script")
+async def test_a_judge_gets_its_token_before_anything_is_asked(tmp_path: Path) -> None:
+    script(tmp_path / "token.sh", "exit 4")
+    async with serving() as server:
+        server.answers(Scripted())
+        await recorded(tmp_path)
+        judges = [chat(server.url, "strict", retries=0, **TOKEN)]
+        write_suite(tmp_path, CASES, providers=[SHORT, LONG], judges=judges)
+        ended = await pairwise(tmp_path, "short", "long", "--judge", "strict")
+        assert ended.code == 2, ended.out
+        assert "judges[0]: token: no token: `./token.sh` exited with status 4" in ended.err
+        assert server.seen == []
