@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import comments
 import pytest
 from aiohttp import web
 from fakes.chat import ChatServer, chatting, completion
@@ -440,8 +441,7 @@ async def test_cases_that_are_judged_otherwise_than_on_the_base_are_said_so_at_o
     )
     assert f"Graders changed: {said}" in ended.out
     assert f"**Graders changed**: {said}" in (tmp_path / "head" / "summary.md").read_text()
-    comment = await ci_evals(tmp_path, "comment", "head", "--dry-run")
-    above, _, _ = comment.out.partition("<details>")
+    above, _, _ = comments.text_of(read_summary(tmp_path / "head")).partition("<details>")
     assert f"**Graders changed**: {said}" in above
     compared = await ci_evals(tmp_path, "compare", "base", "head")
     assert said in compared.out

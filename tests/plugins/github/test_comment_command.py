@@ -2,9 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import comments
 import pytest
@@ -12,6 +14,7 @@ from archives import archive
 from checkouts import SETTLED
 from fakes.github import TOKEN, FakeGitHub, github
 from fakes.github_state import FORK, REPOSITORY, REPOSITORY_ID, Token
+from forgeries import PRETENCES
 from processes import Finished
 from processes import ci_evals as command
 from pulls import HEAD, NUMBER, open_pull, sections
@@ -321,3 +324,20 @@ async def test_a_run_without_a_pull_request_or_results_says_so(
 async def test_a_folder_and_a_run_exclude_each_other(tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "comment", "results", "--from-run", "1")
     assert (ended.code, "cannot be combined" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("pretend", PRETENCES)
+async def test_what_follows_from_results_is_derived_and_never_taken_over(
+    pretend: Callable[[dict[str, Any]], None], tmp_path: Path
+) -> None:
+    async def told() -> str:
+        (tmp_path / "report.json").write_text(json.dumps(document))
+        ended = await ci_evals(tmp_path, "comment", "--dry-run", ".")
+        assert ended.code == 0, ended.err
+        return re.sub(r"write=\w+", "", ended.out)
+
+    document = json.loads(saved(comments.small_regression()))
+    honest = await told()
+    assert "### ❌ " in honest
+    pretend(document)
+    assert await told() == honest
