@@ -11,6 +11,8 @@ import pytest
 import yaml
 from processes import ci_evals, python
 
+from ci_evals.registry import COMMANDS, EXECUTORS, IMPORTERS, missing_clause
+
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = {"start.md", "comment.md", "label.md"}
@@ -27,6 +29,12 @@ BLOCKS = [
     for block in FENCE.findall(page.read_text(encoding="utf-8"))
     if "ci-evals " in block and not any(command in block for command in ENDLESS)
 ]
+PLUGINS = {
+    **COMMANDS.missing,
+    **EXECUTORS.missing,
+    **{entry.help: entry for entry in IMPORTERS.missing.values()},
+}
+"""What a core alone lacks: commands, executors, and files of other tools."""
 SUITE: dict[str, Any] = {
     "providers": [
         {"name": "gpt", "type": "mock", "answers": {"refund": "store credit"}},
@@ -90,6 +98,10 @@ def write(path: Path, data: Any) -> None:
 async def test_the_commands_of_the_docs_run(
     page: str, block: str, project: Path, tmp_path: Path
 ) -> None:
+    words = set(shlex.split(block, comments=True))
+    for name, entry in PLUGINS.items():
+        if name in words:
+            pytest.skip(f"{name!r} {missing_clause(entry.target)}")
     shutil.copytree(project, tmp_path, dirs_exist_ok=True)
     for line in block.splitlines():
         words = shlex.split(line, comments=True)

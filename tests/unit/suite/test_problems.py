@@ -242,7 +242,7 @@ def test_names_of_other_tools_are_translated_where_they_may_stand(
 
 def test_every_spelling_for_names_of_other_tools_begins_with_a_key_that_there_is() -> None:
     assert {each.partition(":")[0] for each in tables.GRADER_SPELLINGS.values()} <= GRADERS.keys()
-    assert set(tables.PROVIDER_SPELLINGS.values()) <= PROVIDERS.keys()
+    assert set(tables.PROVIDER_SPELLINGS.values()) <= {*PROVIDERS, *PROVIDERS.missing}
     kinds = (Suite, Case, PromptTemplate, LlmJudge)
     keys = {key for kind in kinds for key in keys_of(kind)}
     assert {
