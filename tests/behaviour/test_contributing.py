@@ -1,17 +1,13 @@
 """docs/contributing.md: its examples, added to a copy of the package as they stand there, work."""
 
 import json
-import os
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from extended_copies import additions, extended_copy, run
 
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(python|diff)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SUITE = {
     "providers": [{"type": "shout", "times": 2}],
     "cases": [
@@ -23,69 +19,9 @@ SUITE = {
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with everything that the page adds."""
-    copy = tmp_path_factory.mktemp("checkout")
-    shutil.copy(ROOT / "pyproject.toml", copy)
-    for folder in ("ci_evals", "templates"):
-        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for language, name, text in BLOCK.findall(
-        (ROOT / "docs" / "contributing.md").read_text("utf-8")
-    ):
-        path = copy / name
-        if language == "python":
-            assert not path.exists()
-            path.write_text(text, "utf-8")
-        else:
-            path.write_text(with_lines_added(path.read_text("utf-8"), text), "utf-8")
+    copy = extended_copy(tmp_path_factory.mktemp("checkout"))
     (copy / "evals.yaml").write_text(json.dumps(SUITE), "utf-8")
     return copy
-
-
-def with_lines_added(source: str, diff: str) -> str:
-    """The source with each `+` line after the line of context above it, and without each `-` line.
-
-    A line of context is the one that follows there, else the only one of its kind; an empty line of
-    the diff is one of context, too. `@@` stands for lines left out.
-    """
-    lines, at = source.splitlines(), 0
-    for line in diff.splitlines():
-        if line.startswith("+"):
-            lines.insert(at, line[1:])
-            at += 1
-            continue
-        if line == "@@":
-            continue
-        if not line:
-            assert not lines[at], f"no empty line follows {lines[at - 1]!r}"
-            at += 1
-            continue
-        if at and lines[at] == line[1:] and not line.startswith("-"):
-            at += 1
-            continue
-        assert lines.count(line[1:]) == 1, f"there is no one line {line[1:]!r}"
-        at = lines.index(line[1:])
-        if line.startswith("-"):
-            del lines[at]
-        else:
-            at += 1
-    return "\n".join(lines) + "\n"
-
-
-def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("CI_EVALS_", "GITHUB_"))
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "ci_evals", *arguments],
-        cwd=checkout,
-        env={**environ, "PYTHONPATH": str(checkout)},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
 
 
 def test_a_grader_a_provider_and_a_format_are_added_as_the_page_says(checkout: Path) -> None:
@@ -102,16 +38,6 @@ def test_a_grader_a_provider_and_a_format_are_added_as_the_page_says(checkout: P
 
 def test_a_command_is_added_as_the_page_says(checkout: Path) -> None:
     assert run(checkout, "cases").stdout == "greeting\n"
-
-
-def test_a_transcript_is_added_as_the_page_says(checkout: Path) -> None:
-    events = ('{"kind": "call", "tool": "look"}', '{"kind": "done", "answer": "42"}')
-    provider = {"type": "command", "command": ["printf", r"%s\n", *events], "transcript": "acme"}
-    expect = [{"equals": "42"}, {"trajectory": {"calls": ["look"]}}]
-    suite = {"providers": [provider], "cases": [{"input": "?", "expect": expect}]}
-    (checkout / "agent.yaml").write_text(json.dumps(suite), "utf-8")
-    ended = run(checkout, "run", "-c", "agent.yaml", "--out", "of-the-agent")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def write_suite_of_tags(checkout: Path, **limits_s: float) -> None:
@@ -179,9 +105,7 @@ def test_what_is_added_is_in_the_schema(checkout: Path) -> None:
 
 @pytest.mark.parametrize("check", [["check"], ["format", "--check"]], ids=" ".join)
 def test_ruff_has_nothing_to_say_about_what_the_page_adds(checkout: Path, check: list[str]) -> None:
-    changed = {
-        name for _, name, _ in BLOCK.findall((ROOT / "docs" / "contributing.md").read_text("utf-8"))
-    }
+    changed = {name for _, name, _ in additions()}
     command = [sys.executable, "-m", "ruff", *check, "--no-cache", *sorted(changed)]
     ended = subprocess.run(
         command, cwd=checkout, capture_output=True, text=True, encoding="utf-8", check=False
