@@ -56,6 +56,15 @@ def test_a_suite_runs_and_a_ci_system_without_its_plugin_is_named(
     )
 
 
+def test_a_ci_system_without_its_plugin_is_no_terminal_to_watch_in(
+    core: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "evals.yaml").write_text(PROVIDERS + CASES)
+    code, printed = run(core, tmp_path, "run", "--watch", GITHUB_ACTIONS="true")
+    assert code == 2
+    assert "--watch is for a terminal" in printed
+
+
 def test_help_and_names_are_those_that_there_are(core: Path, tmp_path: Path) -> None:
     _, printed = run(core, tmp_path, "--help")
     assert "validate" in printed
