@@ -68,7 +68,7 @@ test-lowest:
 	@$(LOWEST)/bin/python -m pip install --quiet --editable . --group dev --constraint $(LOWEST)/oldest.txt
 	$(LOWEST)/bin/pytest -m 'not slow' $(WORKERS)
 
-# A copy without the plug-ins, with a small environment of its own that takes the tools from .venv.
+# A copy without the plug-ins, with a small environment of its own that takes the tools from .venv; tests start uvicorn.
 check-core: $(DEV)
 	$(BIN)/python .ci/copy_core.py $(CORE)
 	$(BIN)/python -m venv $(CORE)/.venv
@@ -76,7 +76,7 @@ check-core: $(DEV)
 	  $$($(CORE)/.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth
 	$(CORE)/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable $(CORE)
 	cd $(CORE) && .venv/bin/python -m mypy
-	cd $(CORE) && .venv/bin/python -m pytest -m 'not slow' $(WORKERS)
+	cd $(CORE) && PATH="$(CURDIR)/$(BIN):$$PATH" .venv/bin/python -m pytest -m 'not slow' $(WORKERS)
 
 check: $(DEV)
 	$(BIN)/ruff format --check .
