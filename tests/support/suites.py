@@ -40,6 +40,12 @@ def write_suite_file(path: Path, **settings: Any) -> Path:
     return path
 
 
+def write_agent(folder: Path, **settings: Any) -> Path:
+    """Write a suite and its agent, a function that echoes."""
+    (folder / "agent.py").write_text("def answer(question):\n    return question\n", "utf-8")
+    return write_suite(folder, **{"providers": [AGENT], **settings})
+
+
 def write_cases(folder: Path, cases: Iterable[Mapping[str, Any]]) -> Path:
     """Write `cases.jsonl`."""
     return write_lines(folder / "cases.jsonl", *cases)
