@@ -233,7 +233,7 @@ async def _evaluate(suite: CheckedSuite, settings: Settings) -> Report:
     # Made absolute before code under test may change the working folder; reads no file.
     folder = Path(out).absolute()  # noqa: ASYNC240
     invocation = replace(invocation, journal=folder / JOURNAL, files=folder)
-    report = await execute(invocation, watcher=_Listener(on_result))
+    report, _ = await execute(invocation, watcher=_Listener(on_result))
     summary = _summarize(report, invocation)
     write_reports(summary, folder, suite.formats)
     return Report(summary)
@@ -259,7 +259,7 @@ async def _run_with_temporary_journal(invocation: Invocation, on_result: OnResul
     remove = functools.partial(journal.unlink, missing_ok=True)
     invocation = replace(invocation, journal=journal)
     try:
-        report = await execute(invocation, watcher=_Listener(on_result))
+        report, _ = await execute(invocation, watcher=_Listener(on_result))
     except BaseException:
         remove()
         raise

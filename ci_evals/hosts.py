@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TextIO
 
 from ci_evals.errors import CiEvalsError, HostError, Problem
+from ci_evals.format import short_sha
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import FailOn
@@ -22,6 +23,7 @@ from ci_evals.gate.wording.bases import (
     lost_report_sentences,
     source_sentence,
 )
+from ci_evals.model.fields import Secret
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import Checkout, SuiteInfo, SuiteReport
 from ci_evals.redaction import Redactor
@@ -91,6 +93,39 @@ class Previous:
     warnings: tuple[str, ...] = ()
     journals: tuple[Path, ...] = ()
     recording: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Where a commit that is not in the checkout can be fetched from.
+
+    Args:
+        url: the repository, without credentials.
+        server: the server's address, to which alone the header is sent.
+        header: an HTTP header with credentials; None without any.
+    """
+
+    url: str
+    server: str = ""
+    header: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MainCommit:
+    """The commit that a change is compared with.
+
+    Args:
+        sha: the commit.
+        name: the branch, for sentences.
+        remote: where it can be fetched from; None if it is in the checkout.
+    """
+
+    sha: str
+    name: str
+    remote: Remote | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} ({short_sha(self.sha)})"
 
 
 class Log(Protocol):
@@ -202,6 +237,18 @@ class Host:
         committed = committed_baseline(suite).as_posix()
         none = NoComparison(f"there is no {committed}, and no artifacts outside of a CI system")
         return Previous(none, notes=(none.sentence,))
+
+    def find_main(self, root: Path) -> MainCommit | None:
+        """Return the commit that the change under test is merged into; None if it is no change.
+
+        Args:
+            root: the root of the checkout.
+
+        Raises:
+            HostError: the commit is not in the checkout, and the host does not tell it.
+        """
+        del root
+        return None
 
     def explain_lost_baseline(self, checkout: Checkout) -> str | None:
         """Return why this run cannot be a baseline; None if it can, or is not meant to be one.

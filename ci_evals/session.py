@@ -6,13 +6,19 @@ Only this module drives the engine and asks the gate between rounds.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, closing, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    closing,
+    nullcontext,
+)
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.interrupt import Stop
@@ -58,7 +64,8 @@ from ci_evals.model.report import (
     move_records,
 )
 from ci_evals.model.result import Result, RunError
-from ci_evals.model.rules import Gate
+from ci_evals.model.rules import Budget, Gate
+from ci_evals.providers.base import ProviderOptions
 from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
 from ci_evals.reports.files import remove_reports
@@ -67,7 +74,33 @@ from ci_evals.stats.thresholds import FURTHER_ROUNDS
 from ci_evals.suite.types import CheckedSuite
 
 MAX_NAMES = 5
+MAIN_TAKES_AT_MOST = 3
+"""Main may take so many times as long as the change's planned runs."""
+MAIN_STARTS_WITHIN_S = 60.0
+"""Seconds that main may take besides, for its start."""
+MAIN_ALONE_WITHIN_S = 3600.0
+"""Seconds that main may take where it runs first: how long the change takes is not known yet."""
 DAY_S = 24 * 60 * 60.0
+
+
+class OtherSide(Protocol):
+    """Main's code, which runs the same suite alongside the change, as its baseline."""
+
+    @property
+    def name(self) -> str:
+        """The branch and its commit: `main (0123456)`."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """True if the two sides cannot run at once, because they share a service or a fixture."""
+
+    async def run_plan(
+        self, note_spending: Callable[[float, int], None]
+    ) -> Baseline | NoComparison:
+        """Run the plan once, and return the report as a baseline, or why there is none.
+
+        Each call of `note_spending` is told the cost in USD and the tokens of a run that has ended.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +128,8 @@ class Invocation:
         files: the folder for files in answers, where reports of an earlier run are removed; None
             keeps none.
         baseline: what to compare with, or why there is nothing; None for no comparison.
+        main: main's code, to be run alongside and compared with; if it cannot be run, `baseline`
+            says why there is nothing else.
         first: the cases to run first.
         failed_before: the cases outside a selection that did not pass when they last ran.
         on_default_branch: True on the default branch; None if that is unknown.
@@ -119,6 +154,7 @@ class Invocation:
     run_id: str | None = None
     files: Path | None = None
     baseline: Baseline | NoComparison | None = None
+    main: OtherSide | None = None
     first: frozenset[str] = frozenset()
     failed_before: tuple[str, ...] = ()
     on_default_branch: bool | None = None
@@ -174,6 +210,13 @@ class Invocation:
         )
 
 
+class Executed(NamedTuple):
+    """The report of an invocation, and what it is compared with."""
+
+    report: SuiteReport
+    baseline: Baseline | NoComparison | None
+
+
 class Watcher:
     """Follows an invocation. This one ignores everything; subclasses show progress."""
 
@@ -191,7 +234,7 @@ class Watcher:
 
 async def execute(
     invocation: Invocation, *, watcher: Watcher | None = None, stop: Stop | None = None
-) -> SuiteReport:
+) -> Executed:
     """Run the cells of a suite that have no result yet, and return the report of all.
 
     Args:
@@ -205,6 +248,13 @@ async def execute(
             touched.
         StorageError: a journal cannot be read or written.
     """
+    watcher = watcher or Watcher()
+    spent: list[tuple[float, int]] = []
+    if invocation.main is not None and invocation.main.takes_turns:
+        # Before anything of the change is open: the two would occupy the same port.
+        invocation = await _run_main_first(invocation, invocation.main, watcher, spent)
+    elif invocation.main is not None:
+        invocation = replace(invocation, suite=halve_limits(invocation.suite))
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
     invocation = _with_absolute_paths(invocation)
     # Nothing in the results folder is replaced until everything is open: a mistake in the suite
@@ -232,7 +282,6 @@ async def execute(
             continued = _add_results(recordings, invocation, journal, resumed=resumed)
             recordings.torn = [shown_paths[path] for path in recordings.torn]
             invocation = _continue(invocation, continued, resumed=resumed)
-            watcher = watcher or Watcher()
             run = Run(
                 invocation.suite,
                 journal,
@@ -242,10 +291,45 @@ async def execute(
                 files=invocation.files,
             )
             run.first = invocation.first
+            for cost_usd, tokens in spent:
+                run.note_spending(cost_usd, tokens)
             session = _Session(
                 invocation, run, journal, recordings, redactor, watcher, continued, time.time()
             )
-            return await session.execute(stop or Stop())
+            report = await session.execute(stop or Stop())
+            return Executed(report, session.invocation.baseline)
+
+
+async def _run_main_first(
+    invocation: Invocation,
+    main: OtherSide,
+    watcher: Watcher,
+    spent: list[tuple[float, int]],
+) -> Invocation:
+    """Return an invocation with main's runs as its baseline, or why there are none.
+
+    Adds the cost in USD and the tokens of each of main's runs to `spent`.
+    """
+    watcher.note_decision(f"running {main.name}")
+    try:
+        async with asyncio.timeout(MAIN_ALONE_WITHIN_S):
+            baseline = await main.run_plan(lambda *run: spent.append(run))
+    except TimeoutError:
+        reason = f"{main.name} took too long: over {MAIN_ALONE_WITHIN_S:.0f} s"
+        baseline = NoComparison(reason, expected=True)
+    return _compare_with(invocation, baseline, watcher)
+
+
+def _compare_with(
+    invocation: Invocation, baseline: Baseline | NoComparison, watcher: Watcher
+) -> Invocation:
+    """Return an invocation whose baseline is main's runs, or the reason that there are none."""
+    if isinstance(baseline, NoComparison):
+        watcher.note_decision(baseline.reason)
+        known = invocation.baseline
+        if isinstance(known, NoComparison):  # why there is no stored report, either
+            baseline = replace(known, reason=f"{known.reason}; {baseline.reason}")
+    return replace(invocation, baseline=baseline, main=None)
 
 
 def _with_absolute_paths(invocation: Invocation) -> Invocation:
@@ -384,6 +468,7 @@ class _Session:
     continued: Sequence[Path]
     started_at: float
     start: float = field(default_factory=time.perf_counter)
+    _main_runs: asyncio.Task[Baseline | NoComparison] | None = None
 
     async def execute(self, stop: Stop) -> SuiteReport:
         """Run the planned runs without a result, then confirm suspects; return the report."""
@@ -396,12 +481,15 @@ class _Session:
         evidence = _Evidence(self._take_over(plan, {}))
         evidence.planned.load_into(run)
         try:
-            async with self.watcher.watch(run) if invocation.run_missing else nullcontext():
+            watching = self.watcher.watch(run) if invocation.run_missing else nullcontext()
+            async with watching, self._main_alongside():
                 for number, runs in enumerate(invocation.rounds, 1):
                     evidence = self._plan_round(evidence, number, runs)
                     evidence = await self._run_round(evidence, number)
                     if self._is_decided(evidence, number):
                         break
+                await self._compare_with_main()
+                invocation = self.invocation
                 # Withdrawn first: an outage would otherwise make suspects of cells at random.
                 if not run.stopped:
                     evidence = self._withdraw_failed_rounds(evidence)
@@ -428,6 +516,51 @@ class _Session:
         cells = Cells(self.invocation.suite, plan)
         resumption = self.recordings.take_over(plan, records, cells, self.journal, self.redactor)
         return _Part(plan, records, cells, resumption)
+
+    # Main alongside.
+
+    @asynccontextmanager
+    async def _main_alongside(self) -> AsyncIterator[None]:
+        """Run main's code within the context, if there is any; the end of the block ends it."""
+        main = self.invocation.main
+        if main is not None:
+            self.watcher.note_decision(f"{main.name} runs alongside")
+            self._main_runs = asyncio.create_task(main.run_plan(self._note_spending))
+        try:
+            yield
+        finally:
+            if self._main_runs is not None:
+                self._main_runs.cancel()
+                await asyncio.wait([self._main_runs])
+
+    async def _compare_with_main(self) -> None:
+        """Wait for main's runs, if there are any: the report is then compared with them."""
+        main, runs = self.invocation.main, self._main_runs
+        if main is not None and runs is not None:
+            baseline = await self._finish_main(main, runs)
+            self.invocation = _compare_with(self.invocation, baseline, self.watcher)
+
+    async def _finish_main(
+        self, main: OtherSide, runs: asyncio.Task[Baseline | NoComparison]
+    ) -> Baseline | NoComparison:
+        """Return main's runs as a baseline, or why there are none."""
+        took_s = self._duration_s()
+        allowed_s = MAIN_TAKES_AT_MOST * took_s + MAIN_STARTS_WITHIN_S
+        reason = f"{main.name} took too long: over {allowed_s:.0f} s"
+        if not runs.done() and not self.run.stopped:
+            self.watcher.note_decision(f"waiting for the runs of {main.name}")
+            await asyncio.wait([runs], timeout=allowed_s - took_s)
+        if self.run.stopped:
+            reason = f"{main.name} was not run to its end: {self.run.stopped}"
+        elif runs.done():
+            return runs.result()
+        return NoComparison(reason, expected=True)
+
+    def _note_spending(self, cost_usd: float, tokens: int) -> None:
+        """Count a run of main; end main's runs if that uses up the budget."""
+        self.run.note_spending(cost_usd, tokens)
+        if self.run.stopped and self._main_runs is not None:
+            self._main_runs.cancel()
 
     # Rounds.
 
@@ -462,7 +595,8 @@ class _Session:
         # A later look or the comparison may still turn a green verdict red, so only a red one ends
         # the runs before the last look.
         is_last = number == len(invocation.rounds)
-        any_verdict_ends = is_last and invocation.baseline is None
+        is_compared = invocation.baseline is not None or invocation.main is not None
+        any_verdict_ends = is_last and not is_compared
         planned, plan = evidence.planned, evidence.planned.plan
         for runs in range(1, plan.rounds + 1):
             planned.load_into(self.run, self.run.doing, runs)
@@ -694,6 +828,40 @@ class _Session:
     def _shown_cases(self) -> Sequence[Case]:
         """The cases without secrets: they may repeat a value that comes from a variable."""
         return [self.redactor.clean(case) for case in self.invocation.suite.cases]
+
+
+def halve_limits(suite: CheckedSuite) -> CheckedSuite:
+    """Return a suite with half of the calls at once, and half of the declared rates.
+
+    The other half is for main, which runs at the same time.
+    """
+    return replace(
+        suite,
+        max_concurrency=max(1, suite.max_concurrency // 2),
+        providers=tuple(map(_halve, suite.providers)),
+        judges=tuple(map(_halve, suite.judges)),
+    )
+
+
+def halve_budget(budget: Budget) -> Budget:
+    """Return a budget with half of the money and of the tokens."""
+    cost_usd, tokens = budget.max_cost_usd, budget.max_tokens
+    if cost_usd is not None:
+        cost_usd /= 2
+    if tokens is not None:
+        tokens /= 2
+    return replace(budget, max_cost_usd=cost_usd, max_tokens=tokens)
+
+
+def _halve(options: ProviderOptions) -> ProviderOptions:
+    at_once, rpm, tpm = options.max_concurrency, options.rpm, options.tpm
+    if at_once is not None and at_once != "unlimited":
+        at_once = max(1, at_once / 2)
+    if rpm is not None:
+        rpm /= 2
+    if tpm is not None:
+        tpm /= 2
+    return replace(options, max_concurrency=at_once, rpm=rpm, tpm=tpm)
 
 
 def _indices(report: SuiteReport, variant: Variant) -> list[int]:

@@ -9,14 +9,14 @@ from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
 import click
 
 from ci_evals.cli import options, run_options
 from ci_evals.cli.console import Console, git
-from ci_evals.cli.run_options import RunRequest
+from ci_evals.cli.run_options import RunRequest, main_to_run, names_main
 from ci_evals.cli.suites import (
     Selection,
     failed_before,
@@ -33,8 +33,18 @@ from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, Stor
 from ci_evals.files import file_name, write_atomically
 from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
+from ci_evals.gate.baseline import Baseline
+from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import exit_code
-from ci_evals.hosts import ArtifactNames, BaselineChoice, Host, Job, Posting, find_previous
+from ci_evals.hosts import (
+    ArtifactNames,
+    BaselineChoice,
+    Host,
+    Job,
+    Posting,
+    Previous,
+    find_previous,
+)
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import CellKey, Shard
 from ci_evals.model.report import Checkout, SuiteReport
@@ -60,6 +70,10 @@ from ci_evals.suite.configs import find_configs
 from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.overrides import ALL_CASES, Overrides
 from ci_evals.suite.types import RESULTS, CheckedSuite
+
+if TYPE_CHECKING:
+    from ci_evals.cli.against import OpenMain
+    from ci_evals.merge_base.client import MainSide
 
 
 class Ended(NamedTuple):
@@ -108,20 +122,7 @@ def run_and_report(
         previous = find_previous(baseline, suite, host, artifacts, Path(scratch))
         if host.name or baseline == "auto":
             job.say(previous.notes)
-        for warning in previous.warnings:
-            job.warn(warning)
-        if lost := host.explain_lost_baseline(invocation.checkout):
-            job.warn(lost)
-        invocation = replace(
-            invocation,
-            suite=job.locate_cases(suite),
-            baseline=previous.baseline,
-            resume=invocation.resume or bool(previous.journals),
-            sources=(*invocation.sources, *previous.journals),
-            on_default_branch=host.on_default_branch,
-        )
-        if previous.recording:
-            invocation = replace(invocation, reusable=(previous.recording,))
+        invocation = _add_previous(invocation, previous, host, job)
         if needs_recording:
             recording = _recording(invocation.replay, previous.recording, Path(scratch), job)
             invocation = replace(invocation, replay=recording)
@@ -134,7 +135,7 @@ def run_and_report(
         with job.guard_log(), StoppableRun(redirected) as running:
             with job.fold(f"Progress of {suite.name}"):
                 work = execute(invocation, watcher=_Progress(console), stop=running.stop)
-                report = running.run(work)
+                report, compared_with = running.run(work)
             end_if_forked()  # only the command itself reports
             console.remark(*_missing_parts(invocation, report))
             # A shard has a share of the cells by chance, and the bars are of the whole suite: only
@@ -149,7 +150,7 @@ def run_and_report(
                 return Ended(running.exit_code or code)
 
             confirm_runs = suite.confirm_runs
-            summary = summarize(report, suite.gate, previous.baseline, confirm_runs=confirm_runs)
+            summary = summarize(report, suite.gate, compared_with, confirm_runs=confirm_runs)
             if summary.compared is not None:
                 from ci_evals.reports.read import with_answers
 
@@ -163,6 +164,30 @@ def run_and_report(
         job.finish(summary)
         decided = exit_code(summary.verdict, suite.gate, posting.fail_on)
         return Ended(running.exit_code or decided, summary)
+
+
+def _add_previous(invocation: Invocation, previous: Previous, host: Host, job: Job) -> Invocation:
+    """Return an invocation with the results of earlier runs; warn of what is wrong with them."""
+    is_compared = isinstance(previous.baseline, Baseline)
+    if isinstance(invocation.baseline, NoComparison) and not is_compared:
+        job.warn(invocation.baseline.reason)
+    for warning in previous.warnings:
+        job.warn(warning)
+    if lost := host.explain_lost_baseline(invocation.checkout):
+        job.warn(lost)
+    invocation = replace(
+        invocation,
+        suite=job.locate_cases(invocation.suite),
+        baseline=previous.baseline or invocation.baseline,
+        # Where main has left a report, that says what it does.
+        main=None if is_compared else invocation.main,
+        resume=invocation.resume or bool(previous.journals),
+        sources=(*invocation.sources, *previous.journals),
+        on_default_branch=host.on_default_branch,
+    )
+    if previous.recording:
+        invocation = replace(invocation, reusable=(previous.recording,))
+    return invocation
 
 
 def run_each(
@@ -314,6 +339,22 @@ def _suggest_commands(summary: Summary, suite: CheckedSuite, console: Console) -
         failed = f"--failed={suite.out.as_posix()}"
     console.remark(f"next: {one_line(shlex.join(explain))}")
     console.remark(f"      {one_line(run_again(suite.file, failed))}")
+
+
+def _open_main(
+    named: Sequence[Path], against: str, posting: Posting, console: Console
+) -> "OpenMain | None":
+    """Check out main until the command ends, unless `against` is `off`.
+
+    To be called before suites are loaded, since their code could change main's files.
+    """
+    if against == "off":
+        return None
+    from ci_evals.cli.against import open_main_of_job
+
+    with _reporting_errors(console, posting):
+        opening = open_main_of_job(against, find_configs(named), _host(console))
+        return click.get_current_context().with_resource(opening)
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
@@ -512,7 +553,12 @@ def run_command(
         return watch_suites(find_configs(named), out, arguments, console)
     if lack := missing_host(console.environ):
         console.warn(f"nothing is posted, and no baseline is looked for: this CI system {lack}")
-    with _reporting_errors(console, posting_of(posting, request.shard)):
+    posted = posting_of(posting, request.shard)
+    # Shards leave the comparison to the merge, and what only replays calls nothing.
+    calls = request.shard is None and request.replay is None
+    against = main_to_run(request.against, request.baseline, _host(console), calls=calls)
+    main = _open_main(named, against, posted, console)
+    with _reporting_errors(console, posted):
         # Cases are selected once all suites are known: an id or a tag may be in only one of them.
         all_cases = replace(overrides, **ALL_CASES)
         suites, without_secrets = load_suites_of_job(
@@ -534,6 +580,13 @@ def run_command(
     if is_one_of_several:
         posting = replace(posting, results=out.absolute())
 
+    def side_of(suite: CheckedSuite) -> "MainSide | NoComparison | None":
+        # Without its keys, nothing of main could be called, either.
+        if main is None or suite.name in without_secrets:
+            return None
+        resume = request.resume or bool(request.resume_from)
+        return main.side_of(suite, overrides, resume=resume)
+
     def run(suite: CheckedSuite) -> Ended:
         return _run_suite(
             suite,
@@ -543,6 +596,7 @@ def run_command(
             lacks_secrets=suite.name in without_secrets,
             suites=suites,
             is_one_of_several=is_one_of_several,
+            main=side_of(suite),
         )
 
     if is_one_of_several:
@@ -559,6 +613,7 @@ def _run_suite(
     lacks_secrets: bool,
     suites: Sequence[CheckedSuite],
     is_one_of_several: bool = False,
+    main: "MainSide | NoComparison | None" = None,
 ) -> Ended:
     """Run one suite as the command line asks.
 
@@ -570,6 +625,7 @@ def _run_suite(
         lacks_secrets: True if its keys are missing, so that answers must come from a recording.
         suites: all suites that the command line names.
         is_one_of_several: True if `--resume-from` may name journals of other suites.
+        main: main's side of it, or why there is none; None if it plays no part.
     """
     unchanged = _skip_unchanged(suite, console, posting_of(posting, request.shard))
     if unchanged:
@@ -607,6 +663,7 @@ def _run_suite(
         first=first,
         failed_before=failed_before(suite),
     )
+    invocation = _add_main(invocation, main)
     base = posting.artifact
     if request.shard:
         # The artifact of a shard has no report. The merge uploads one under the usual name.
@@ -616,9 +673,16 @@ def _run_suite(
         console,
         posting,
         ArtifactNames(base, attempts=posting.artifact, suites=suites),
-        request.baseline,
+        "none" if names_main(request.against) else request.baseline,
         needs_recording=lacks_secrets,
     )
+
+
+def _add_main(invocation: Invocation, main: "MainSide | NoComparison | None") -> Invocation:
+    """Return an invocation with main's side, or with the reason that there is none."""
+    if isinstance(main, NoComparison):
+        return replace(invocation, baseline=main)
+    return replace(invocation, main=main)
 
 
 @options.command("merge", cls=run_options.SectionedCommand)
@@ -631,6 +695,7 @@ def _run_suite(
     help="Run what is missing from the shards, and rerun what looks worse than the baseline.",
 )
 @run_options.run_id
+@run_options.against
 @run_options.baseline
 @run_options.posting
 @options.console
@@ -638,6 +703,7 @@ def merge_command(
     folders: tuple[Path, ...],
     config: Path | None,
     run_id: str | None,
+    against: str,
     baseline: BaselineChoice,
     overrides: Overrides,
     posting: Posting,
@@ -655,6 +721,9 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
+    named = (config,) if config else ()
+    against = main_to_run(against, baseline, _host(console), calls=run_missing)
+    main = _open_main(named, against, posting, console)
     with _reporting_errors(console, posting):
         suite, without_secrets = load_suite_of_job(
             config, overrides, _host(console), offline=not run_missing
@@ -687,6 +756,10 @@ def merge_command(
         missing = missing_shards(sources)
         if missing:
             console.say([f"{missing_shards_clause(missing)}: running the missing cells"])
+    if main is not None:
+        invocation = _add_main(invocation, main.side_of(suite, overrides, resume=False))
+    if names_main(against):
+        baseline = "none"
     artifacts = ArtifactNames(posting.artifact)
     ended = run_and_report(invocation, console, posting, artifacts, baseline)
     return ended.exit_code

@@ -14,7 +14,7 @@ from ci_evals.cli.help import write_sections
 from ci_evals.errors import UsageError
 from ci_evals.executors import ExecutorOptions, parse_executor
 from ci_evals.format import one_line
-from ci_evals.hosts import BaselineChoice, Posting
+from ci_evals.hosts import BaselineChoice, Host, Posting
 from ci_evals.model.plan import Shard
 from ci_evals.registry import find_host, missing_host
 from ci_evals.reports.report_json import REPORT
@@ -56,7 +56,7 @@ _SECTIONS = {
         "replay_only",
         "record",
     ),
-    "Comparison and verdict": ("baseline", "fail_on"),
+    "Comparison and verdict": ("against", "baseline", "fail_on"),
     "Reports": ("out", "output", "quiet", "label", "run_id"),
     "GitHub Actions and GitLab CI": ("artifact", "comment", "comment_progress"),
 }
@@ -74,6 +74,7 @@ _COMMON = (
     "resume",
     "run_missing",
     "watch",
+    "against",
     "baseline",
     "fail_on",
     "out",
@@ -206,6 +207,46 @@ baseline = options.setting(
     help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: the"
     " base branch's report on GitHub or GitLab, otherwise `evals.baseline.json` next to the suite."
     " Default: auto in their jobs, otherwise none.",
+)
+
+
+def to_against(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    """Return `auto`, `off`, or a revision that cannot be taken for an option of git."""
+    revision = value.strip()
+    if not revision:  # an input of an action that is left out is empty
+        return "auto"
+    if revision.startswith("-"):
+        raise click.BadParameter(f"{one_line(revision)} is not a branch or commit")
+    return revision
+
+
+def names_main(against: str) -> bool:
+    """Return True if the user names a commit to compare with."""
+    return against not in ("auto", "off")
+
+
+def main_to_run(against: str, baseline: BaselineChoice, host: Host, *, calls: bool) -> str:
+    """Return what to run alongside: `off`, `auto` for the base that the host knows, or a revision.
+
+    Args:
+        against: the option.
+        baseline: the stored reports to compare with.
+        host: the CI system.
+        calls: False for a command that calls nothing, or leaves the comparison to another.
+    """
+    if names_main(against) or (calls and host.name and baseline == "auto"):
+        return against
+    return "off"
+
+
+against = options.setting(
+    "--against",
+    default="auto",
+    callback=to_against,
+    metavar="auto|off|REV",
+    help="Run the code of this branch or commit alongside, in the same minutes, and compare with"
+    " it: `--against main` needs no stored report. `auto`: the base of a pull request that has no"
+    " report to be compared with. Default: auto.",
 )
 
 
@@ -385,6 +426,7 @@ class RunRequest:
     reuse_own_code: bool
     watch: bool
     run_id: str | None
+    against: str
     baseline: BaselineChoice
 
     def check(self) -> None:
@@ -397,6 +439,14 @@ class RunRequest:
             raise click.UsageError("--replay-only needs --replay PATH")
         if self.watch and (self.resume or self.resume_from or self.shard):
             raise click.UsageError("--watch cannot be combined with --resume or --shard")
+        if names_main(self.against) and self.baseline not in ("auto", "none"):
+            raise click.UsageError(
+                "--against REV runs main's code, and --baseline PATH takes a stored report: use one"
+            )
+        alone = {"--watch": self.watch, "--shard": self.shard, "--replay": self.replay}
+        for name, value in alone.items():
+            if value and names_main(self.against):
+                raise click.UsageError(f"--against REV cannot be combined with {name}")
         environ = environment()
         if self.watch and (find_host(environ) or missing_host(environ)):
             raise click.UsageError("--watch is for a terminal, not for a CI system")
@@ -479,6 +529,7 @@ request = options.collect(
             is_flag=True,
             help="With --reuse: also reuse the answers of your own code; it must not have changed.",
         ),
+        "against": against,
         "watch": options.option(
             "--watch",
             is_flag=True,

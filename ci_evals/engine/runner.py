@@ -75,6 +75,15 @@ class Spending:
                     f"the budget is in tokens, but {result.provider} does not report how many it"
                     " used: return `usage`"
                 )
+        return self._used_up()
+
+    def add_elsewhere(self, cost_usd: float, tokens: int) -> str | None:
+        """Count a run that another process has made; return why no further run may start."""
+        self.cost_usd += cost_usd
+        self.tokens += tokens
+        return self._used_up()
+
+    def _used_up(self) -> str | None:
         max_cost_usd, max_tokens = self._budget.max_cost_usd, self._budget.max_tokens
         if max_cost_usd is not None and self.cost_usd >= max_cost_usd:
             return f"the budget of ${max_cost_usd:g} is used up (${self.cost_usd:.4g})"
@@ -568,6 +577,12 @@ class Run:
         elif self._clock() >= self._ends_at:  # code that never waits keeps the timer from ringing
             self._out_of_time()
         self._on_result(result)
+
+    def note_spending(self, cost_usd: float, tokens: int) -> None:
+        """Count a run of main's code, since the budget covers it, too."""
+        reason = self.spending.add_elsewhere(cost_usd, tokens)
+        if reason is not None:
+            self.stop(reason)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -454,6 +454,7 @@ class Baseline:
         removed_suites: the suites that were run with it, and that the change under test no longer
             has.
         drift: what its reports together say of a slow loss; None if none of them counts for that.
+        alongside: True if it is no stored report, but was run together with the head.
     """
 
     suite: str
@@ -468,6 +469,7 @@ class Baseline:
     gate: Gate | None = None
     removed_suites: tuple[str, ...] = ()
     drift: Drift | None = None
+    alongside: bool = False
 
     @property
     def label(self) -> str:

@@ -341,6 +341,7 @@ class BaseEntry:
         cells: its cells, in the order of the newest report.
         removed_suites: the suites that were run with it, but that the change no longer has.
         drift: the evidence of its reports for a slow loss.
+        alongside: it is no stored report, but was run together with this one.
     """
 
     name: str
@@ -353,6 +354,7 @@ class BaseEntry:
     broken: tuple[BrokenVariant, ...] = ()
     removed_suites: tuple[str, ...] = ()
     drift: FollowedDrift | None = None
+    alongside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -743,6 +745,7 @@ def _base(summary: Summary) -> BaseEntry | NoComparison | None:
         cells=tuple(cells),
         removed_suites=baseline.removed_suites,
         drift=baseline.drift,
+        alongside=baseline.alongside,
     )
 
 

@@ -412,4 +412,5 @@ def _restore_baseline(suite: str, base: BaseEntry) -> Baseline:
         gate=base.gate,
         removed_suites=base.removed_suites,
         drift=base.drift,
+        alongside=base.alongside,
     )

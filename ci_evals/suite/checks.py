@@ -21,7 +21,7 @@ from ci_evals.suite.nodes import Node
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.problems import and_more, problems_of_cases, try_check, unknown
 from ci_evals.suite.rendering import Templates, names_without_value, variables
-from ci_evals.suite.types import CheckedSuite, variants_of
+from ci_evals.suite.types import Against, CheckedSuite, variants_of
 from ci_evals.templating import describe_error
 
 MAX_PLANNED_RUNS = 10_000_000
@@ -111,6 +111,18 @@ def check_services(draft: Draft) -> Iterator[Problem]:
                 f"{other.name} has another service at {options.serve.url}:"
                 " give one of them another port, or both the same `serve`",
             )
+
+
+def check_against(draft: Draft) -> Iterator[Problem]:
+    """Find a command of `against.prepare` that cannot be run."""
+    settings = draft.settings
+    if settings is None or not isinstance(settings.against, Against):
+        return
+    if settings.against.prepare is not None:
+        from ci_evals.providers.command_line import command_problems
+
+        for text in command_problems(settings.against.prepare, "prepare"):
+            yield draft.node["against"].problem(text)
 
 
 def check_judges(draft: Draft) -> Iterator[Problem]:
@@ -647,6 +659,7 @@ CHECKS: Sequence[Callable[[Draft], Iterable[Problem]]] = (
     check_needs,
     check_requests,
     check_services,
+    check_against,
     check_prices,
     check_runs,
     check_executor,

@@ -22,7 +22,7 @@ from ci_evals.suite.nodes import Node, Reading, collect
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.problems import check, once_per_cause, resolve_texts, try_check, unknown
 from ci_evals.suite.providers import ProviderList, ProviderReader
-from ci_evals.suite.types import CheckedSuite, Suite, Sweep
+from ci_evals.suite.types import Against, CheckedSuite, Suite, Sweep
 from ci_evals.suite.yaml import Lines, parse, read_text
 from ci_evals.user_code.folders import CodeFolders, code_in, find_code_folders
 
@@ -102,6 +102,27 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
             if isinstance(entry.options, Mock) and not problems:
                 return entry.options
     raise ConfigError(problems or [providers.problem("none of them is a `mock`")])
+
+
+def load_against(path: Path, environ: Mapping[str, str]) -> Against | None:
+    """Return how a config has main run alongside a change; None if it says `off`.
+
+    The rest of the file may be invalid.
+
+    Raises:
+        ConfigError: the file cannot be read, or the key is invalid.
+    """
+    node, _, _ = _read_config(path)
+    written = node["against"]
+    if written.value == "off":
+        return None
+    if not isinstance(written.value, dict):
+        return Against()
+    filled, problems = collect(_Loader(path.resolve().parent, environ).interpolation.fill(written))
+    against, more = collect(check(Against, filled))
+    if against is None:
+        raise ConfigError([*problems, *more])
+    return against
 
 
 def load_judge(

@@ -339,6 +339,8 @@ def _holds_another(loc: Loc, others: Iterable[Loc]) -> bool:
 
 
 def _is_about_kind(error: ErrorDetails) -> bool:
+    if error["type"] == "literal_error":  # one of some words, where a mapping is written
+        return isinstance(error["input"], Mapping)
     return error["type"] in _KINDS or error["type"] in _SIZES
 
 

@@ -161,6 +161,29 @@ class Reuse(Options):
     max_age_days: Annotated[Above0, Field(description="Older answers are not reused.")] = 7.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against(Options):
+    """How main's code runs alongside a change."""
+
+    example: ClassVar[str] = "{prepare: npm ci}"
+
+    env: Annotated[
+        Mapping[str, str],
+        Field(description="Variables of main's code, such as the address that main answers at."),
+    ] = field(default_factory=dict)
+    prepare: Annotated[
+        NonEmpty | Many[NonEmpty] | None,
+        Field(description="A command that runs in main's checkout first; no shell is involved."),
+    ] = None
+    link: Annotated[
+        NonEmpty | Many[NonEmpty],
+        Field(
+            description="Ignored files and folders that both sides share, relative to the suite;"
+            " `node_modules` and `.venv` are linked, too, unless there is a `prepare`."
+        ),
+    ] = ()
+
+
 _SET_BY_LOADER = {"set_by_loader": True}  # not a key of the file
 
 
@@ -262,6 +285,13 @@ class Suite(Options):
     ] = None
     threshold: Share | None = None
     gate: OrMapping[Gate] | None = None
+    against: Annotated[
+        Literal["auto", "off"] | OrMapping[Against],
+        Field(
+            description="Run main's code alongside a change that has no report of main to be"
+            " compared with: `auto`, `off`, or how; main's file decides."
+        ),
+    ] = "auto"
     budget: OrMapping[Budget] = _NO_BUDGET
     reuse: Annotated[
         OrMapping[Reuse] | None,

@@ -112,6 +112,7 @@ def test_the_help_of_a_run_lists_the_options_of_the_first_day() -> None:
         "--runs",
         "--resume",
         "--watch",
+        "--against",
         "--baseline",
         "--fail-on",
         "--out",

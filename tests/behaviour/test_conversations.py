@@ -390,7 +390,7 @@ async def test_a_provider_of_the_suite_may_play_whether_it_is_selected_or_not(
     config = write_suite(tmp_path, [talk("guest")], providers=providers)
     for selected, runs in ((None, 2), (("echo",), 1)):
         suite = load_suite(config, {}, Overrides(providers=selected))
-        report = await execute(Invocation(suite=suite, journal=tmp_path / "out" / JOURNAL))
+        report, _ = await execute(Invocation(suite=suite, journal=tmp_path / "out" / JOURNAL))
         assert (report.passed, report.total) == (runs, runs)
 
 

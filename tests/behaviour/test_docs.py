@@ -69,6 +69,7 @@ SECTIONS = {
     "Budget": "Budget",
     "Per run": "RunBudget",
     "Report": "ReportOptions",
+    "Main alongside": "Against",
     "Reuse": "Reuse",
     "Quarantine": "Quarantine",
 }

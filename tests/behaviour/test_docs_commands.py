@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from processes import ci_evals, python
+from repositories import Repository
 
 from ci_evals.registry import COMMANDS, EXECUTORS, IMPORTERS, missing_clause
 
@@ -61,13 +62,14 @@ SUITES = (
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with suites, results of earlier runs, another tool's config, and traces."""
+    """A repository with suites, results of earlier runs, another tool's config, and traces."""
     folder = tmp_path_factory.mktemp("project")
     for name in SUITES:
         write(
             folder / name, SUITE | {"name": Path(name).with_suffix("").as_posix().replace("/", " ")}
         )
     write(folder / "promptfooconfig.yaml", PROMPTFOO)
+    Repository.new(folder).commit()  # main, which lacks the traces
     example = ROOT / "examples/exported_traces/traces.jsonl"
     trace, with_question = example.read_text(encoding="utf-8").splitlines()
     traces = [

@@ -172,7 +172,7 @@ async def test_a_replay_asks_no_judge_about_what_it_has_judged(tmp_path: Path) -
             replay=recorded,
             replay_only=replay_only,
         )
-        report = await execute(order)
+        report, _ = await execute(order)
         assert report.runs[0].grades == first.grades
         assert report.runs[0].judging is None
 
@@ -186,7 +186,7 @@ async def test_another_judge_is_another_judgement(tmp_path: Path) -> None:
         journal=tmp_path / "again.jsonl",
         replay=tmp_path / "out" / JOURNAL,
     )
-    report = await execute(order)
+    report, _ = await execute(order)
     assert report.failed == 1
 
 

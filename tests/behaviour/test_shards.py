@@ -302,7 +302,7 @@ async def test_any_number_of_shards_merged_in_any_order_gives_the_report_of_one_
             {"name": "flaky", "type": "mock", "flakiness": 0.5, "error_rate": 0.2, "retries": 0},
         ]
         suite = load_suite(write_suite(folder, cases_of(cases), providers=providers, runs=runs), {})
-        whole = await execute(Invocation(suite=suite, journal=folder / "whole" / JOURNAL))
+        whole, _ = await execute(Invocation(suite=suite, journal=folder / "whole" / JOURNAL))
         journals = [folder / f"shard-{number}" / JOURNAL for number in range(1, of + 1)]
         for number, journal in enumerate(journals, 1):
             await execute(Invocation(suite=suite, journal=journal, shard=Shard(number, of)))
@@ -314,7 +314,7 @@ async def test_any_number_of_shards_merged_in_any_order_gives_the_report_of_one_
             merge=True,
             run_missing=False,
         )
-        merged = await execute(order)
+        merged, _ = await execute(order)
         for report, out in ((whole, "whole"), (merged, "merged")):
             write_reports(summarize(report, None), folder / out, ("json",))
         assert comparable(folder / "merged") == comparable(folder / "whole")

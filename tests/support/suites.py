@@ -168,4 +168,4 @@ async def run_in_process(
     """
     suite = load_suite(write_suite(folder, cases, **settings), {})
     invocation = Invocation(suite=suite, journal=folder / out / JOURNAL, **order)
-    return await execute(invocation, watcher=watcher)
+    return (await execute(invocation, watcher=watcher)).report

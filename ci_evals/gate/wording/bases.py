@@ -56,6 +56,9 @@ def source_sentence(
 ) -> SourceSentence:
     """`compared with main at 0123456 (the merge base), 3 hours older (30 runs per case)`.
 
+    A base that ran alongside: `compared with main at 0123456, which ran alongside (3 runs per
+    case)`.
+
     Args:
         baseline: the baseline.
         started_at: when the head was run, in seconds since the epoch.
@@ -68,7 +71,9 @@ def source_sentence(
     if place:
         rest += f" ({place})"
     age_s = started_at - newest.started_at
-    if age_s >= 1:
+    if baseline.alongside:
+        rest += ", which ran alongside"
+    elif age_s >= 1:
         rest += f", {_age(age_s)} older"
     if older:
         rest += f", and {number_of(len(older), 'report')} before it"

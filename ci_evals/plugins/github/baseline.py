@@ -288,6 +288,17 @@ async def changed_files(github: GitHub, base_sha: str, head_sha: str) -> tuple[s
     return tuple(names)
 
 
+async def find_merge_base_online(github: GitHub, base_sha: str, head_sha: str) -> str:
+    """Return the newest common ancestor of two commits.
+
+    Raises:
+        HostError: GitHub cannot be reached, refuses, or does not know the commits.
+    """
+    path = f"compare/{base_sha}...{head_sha}"
+    comparison = await github.get(path, _CommitComparison, per_page=1)
+    return comparison.merge_base_commit.sha
+
+
 async def _history(github: GitHub, search: Search) -> list[str]:
     """Return the merge base and the commits before it, the nearest first.
 
@@ -296,9 +307,7 @@ async def _history(github: GitHub, search: Search) -> list[str]:
     try:
         start = search.base_sha
         if start and search.head_sha:
-            path = f"compare/{start}...{search.head_sha}"
-            comparison = await github.get(path, _CommitComparison, per_page=1)
-            start = comparison.merge_base_commit.sha
+            start = await find_merge_base_online(github, start, search.head_sha)
         if not start:
             return []
         commits = await github.list("commits", _Commit, limit=MAX_COMMITS, sha=start)

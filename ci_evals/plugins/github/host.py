@@ -19,16 +19,25 @@ from ci_evals.hosts import (
     Host,
     Job,
     Log,
+    MainCommit,
     Posting,
     Previous,
+    Remote,
     committed_baseline,
 )
+from ci_evals.merge_base.checkout import basic_authorization
+from ci_evals.merge_base.commit import find_merge_base, first_parent
+from ci_evals.model.fields import Secret
 from ci_evals.model.report import Checkout
 from ci_evals.plugins.ci.annotations import Annotation
 from ci_evals.plugins.ci.baseline import PATIENCE_S, checkout_problem
 from ci_evals.plugins.ci.places import checkout_of, locate_problems, path_in
 from ci_evals.plugins.github.api import connect
-from ci_evals.plugins.github.baseline import changed_files, find_earlier
+from ci_evals.plugins.github.baseline import (
+    changed_files,
+    find_earlier,
+    find_merge_base_online,
+)
 from ci_evals.plugins.github.comment import post_text
 from ci_evals.plugins.github.context import read_context, remove_credentials
 from ci_evals.plugins.github.job import GitHubJob
@@ -91,6 +100,32 @@ class GitHubActions(Host):
     ) -> Previous:
         """Look among the artifacts of the base branch and of earlier attempts."""
         return find_earlier(choice, suite, self._context, artifacts, folder)
+
+    def find_main(self, root: Path) -> MainCommit | None:
+        """Return the base of a pull request or merge group."""
+        context = self._context
+        if context.event not in ("pull_request", "merge_group"):
+            return None
+        base_sha, head_sha = context.base_sha or "", context.sha or ""
+        sha: str | None = base_sha
+        if context.event == "pull_request":
+            sha = first_parent(root, head_sha) or find_merge_base(root, base_sha, head_sha)
+
+        async def ask() -> str:
+            async with connect(context, patience_s=PATIENCE_S) as github:
+                return await find_merge_base_online(github, base_sha, head_sha)
+
+        if not sha:
+            sha = asyncio.run(ask())
+        remote = None
+        if context.repository:
+            header = None
+            if context.token:
+                user = "x-access-token"  # the name that GitHub takes for any token
+                header = Secret(basic_authorization(user, context.token.reveal()), "GITHUB_TOKEN")
+            url = f"{context.server_url}/{context.repository}"
+            remote = Remote(url, context.server_url, header)
+        return MainCommit(sha, context.base_ref or "main", remote)
 
     def explain_lost_baseline(self, checkout: Checkout) -> str | None:
         """Return why the results of the default branch cannot be a baseline; None if they can."""

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -38,8 +40,11 @@ def blocks(language: str) -> list[str]:
 
 
 def without_times(text: str) -> str:
-    """Replace times by a word and runs of blanks by one: times change the width of columns."""
-    return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s( to [\d.]+ m?s)?\b", " TIME", text))
+    """Replace times and commits by words, and runs of blanks by one: times change the width of
+    columns.
+    """
+    text = re.sub(r" +[\d.]+ m?s( to [\d.]+ m?s)?\b", " TIME", text)
+    return re.sub(" +", " ", re.sub(r"\bat [0-9a-f]{7}\b", "at COMMIT", text))
 
 
 def lines_missing(shown: str, printed: str) -> list[str]:
@@ -68,24 +73,33 @@ async def test_ten_minutes_from_init_to_a_comment_on_a_pull_request(
     await ran(tmp_path, "validate")
     await ran(tmp_path, "run")
 
+    commits = [
+        shlex.split(line)[1:]
+        for text in blocks("sh")
+        for line in text.splitlines()
+        if line.startswith(("git add", "git commit -m"))
+    ]
+    adds = [names for command, *names in commits if command == "add"]
+    assert [name for names in adds for name in names if not (tmp_path / name).exists()] == []
+    # The checkout on the user's machine.
+    repository.git("init", "--quiet", "--initial-branch=main")
+    for command in commits[:2]:
+        repository.git(*command)
+
     (diff,) = blocks("diff")
     before, after = (line[1:] for line in diff.splitlines())
     broken = bot.replace(before, after)
     assert broken != bot
     agent.write_text(broken, encoding="utf-8")
     for block in blocks("console"):
-        command, _, shown = block.partition("\n")
-        words = command.removeprefix("$ ci-evals ").split()
-        assert (
-            lines_missing(shown, await ran(tmp_path, *words, code=1 if words == ["run"] else 0))
-            == []
-        )
+        prompt, _, shown = block.partition("\n")
+        words = prompt.removeprefix("$ ci-evals ").split()
+        code = 1 if words[0] == "run" else 0
+        assert lines_missing(shown, await ran(tmp_path, *words, code=code)) == []
 
+    # The jobs have a checkout of their own.
+    shutil.rmtree(tmp_path / ".git")
     agent.write_text(bot, encoding="utf-8")
-    added = next(
-        line for each in blocks("sh") for line in each.splitlines() if line.startswith("git add")
-    )
-    assert [name for name in added.split()[2:] if not (tmp_path / name).exists()] == []
     fake.state.add_history(OLDER, BASE, RED)
     pushed = await repository.push(BASE, before=OLDER)
     assert pushed.ended.code == 0, pushed.ended.err

@@ -98,6 +98,7 @@ class Repository(Checkout):
         path = place / "event.json"
         path.write_text(json.dumps({"repository": {"default_branch": "main"}, **event}))
         return {
+            "CI_EVALS_AGAINST": "off",  # the fake's commits are in no repository
             "GITHUB_ACTIONS": "true",
             "GITHUB_API_URL": self.fake.api_url,
             "GITHUB_ACTOR": "octocat",

@@ -92,6 +92,7 @@ class Project(Checkout):
         out = f"{RESULTS}-{stored.id}"
         environ = {
             "CI": "true",
+            "CI_EVALS_AGAINST": "off",  # the fake's commits are in no repository
             "CI_API_V4_URL": self.fake.api_url,
             "CI_COMMIT_SHA": pipeline.sha,
             "CI_DEFAULT_BRANCH": "main",

@@ -164,7 +164,7 @@ async def test_the_model_of_the_templates_is_the_providers_unless_a_case_overrid
     ]:
         journal = tmp_path / f"{said}.jsonl"
         (result,) = (
-            await execute(Invocation(suite=replace(suite, cases=(case,)), journal=journal))
+            (await execute(Invocation(suite=replace(suite, cases=(case,)), journal=journal))).report
         ).runs
         assert result.response is not None
         assert result.response.output == said

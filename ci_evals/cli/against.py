@@ -1,0 +1,76 @@
+"""Opens main's side of a comparison, as `--against` or the CI system asks for it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ci_evals.errors import HostError
+from ci_evals.gate.compare import NoComparison
+from ci_evals.hosts import Host, MainCommit
+from ci_evals.merge_base.checkout import CheckoutError
+from ci_evals.merge_base.client import Main, MainSide, open_main, root_of
+from ci_evals.merge_base.commit import find_named
+from ci_evals.suite.overrides import Overrides
+from ci_evals.suite.types import CheckedSuite
+
+
+class OpenMain(NamedTuple):
+    """Main's code, as far as it can be had.
+
+    Attributes:
+        main: its files; None if they are not wanted, or there are none.
+        problem: why a commit that was found could not be checked out; empty if it was.
+        is_named: the user names it, so that stored reports play no part.
+    """
+
+    main: Main | None = None
+    problem: str = ""
+    is_named: bool = False
+
+    def side_of(
+        self, suite: CheckedSuite, overrides: Overrides, *, resume: bool
+    ) -> MainSide | NoComparison | None:
+        """Return main's side of a suite, or why there should be one and is none; None if main plays
+        no part.
+        """
+        if self.main is None:
+            return NoComparison(self.problem, expected=True) if self.problem else None
+        side = MainSide(self.main, suite, overrides, resume=resume)
+        if not self.is_named and side.is_switched_off:
+            return None
+        return side
+
+
+@contextmanager
+def open_main_of_job(against: str, configs: Sequence[Path], host: Host) -> Iterator[OpenMain]:
+    """Check out what `--against` names, for the duration of the context.
+
+    Args:
+        against: `auto` for what the CI system says that the change is merged into, or a revision.
+        configs: the suite files that will be run.
+        host: the CI system.
+
+    Raises:
+        UsageError: a revision that is named cannot be compared with.
+    """
+    folder = configs[0].absolute().parent
+    is_named = against != "auto"
+    commit: MainCommit | None = None
+    with ExitStack() as stack:
+        if is_named:
+            commit = find_named(folder, against)
+        root = root_of(folder)
+        opened = OpenMain()
+        try:
+            if root is not None and not is_named:
+                commit = host.find_main(root)
+            if root is not None and commit is not None:
+                main = stack.enter_context(open_main(commit, root, configs, host.environ))
+                opened = OpenMain(main, is_named=is_named)
+        except (CheckoutError, HostError) as error:
+            name = str(commit) if commit else "main"
+            problem = f"{name} could not be checked out: {error}"
+            opened = OpenMain(problem=problem, is_named=is_named)
+        # Outside of the `try`, which is not about errors of the block.
+        yield opened

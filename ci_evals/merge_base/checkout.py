@@ -1,0 +1,255 @@
+"""Checks out main's commit into a temporary folder, without touching the user's repository."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+
+from ci_evals.hosts import MainCommit, Remote
+from ci_evals.merge_base.git import GitError, git
+
+_PREFIX = "ci-evals-main-"
+_LOCK = "lock"
+_LINKED = ("node_modules", ".venv")
+"""Folders of installed packages, which a checkout of main would need, too."""
+
+
+class CheckoutError(Exception):
+    """Main could not be checked out; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """Main's files.
+
+    Args:
+        commit: the commit that is checked out.
+        root: the root of the user's checkout.
+        folder: the root of main's files.
+    """
+
+    commit: MainCommit
+    root: Path
+    folder: Path
+
+    def counterpart(self, path: Path) -> Path:
+        """Return the path that a path of the user's checkout has in main's files.
+
+        Raises:
+            ValueError: the path is outside of the checkout.
+        """
+        # A link is not followed, but the folders above it may be: macOS has one above every
+        # temporary folder.
+        resolved = path.absolute().parent.resolve() / path.name
+        return self.folder / resolved.relative_to(self.root)
+
+    def list_files(self, *patterns: str) -> Sequence[str]:
+        """Return the paths of the files that git tracks and that match any of some patterns."""
+        listed = git("ls-files", "-z", "--", *patterns, folder=self.folder)
+        return [name for name in listed.split("\0") if name]
+
+    def digest(self, folders: Iterable[Path]) -> str:
+        """Return a digest of the files that git tracks in some folders of main's files.
+
+        Files that main's own code writes there are not tracked, so that they don't change it.
+        """
+        found = hashlib.blake2b(digest_size=16)
+        for folder in sorted(set(folders)):
+            for name in git("ls-files", "-z", "--", ".", folder=folder).split("\0"):
+                path = folder / name
+                found.update(os.fsencode(path))
+                with suppress(OSError):  # removed, or a link to nowhere: then nothing is added
+                    found.update(path.read_bytes())
+        return found.hexdigest()
+
+
+@contextmanager
+def check_out(commit: MainCommit, root: Path) -> Iterator[Worktree]:
+    """Check out a commit for the duration of the context.
+
+    A bare repository of our own takes the objects of the checkout, or what it fetches. So the
+    user's `.git` never changes, several jobs can use one checkout at once, and what a killed
+    process leaves is removed by the next one, together with its worktree.
+
+    Args:
+        commit: the commit.
+        root: the root of the user's checkout.
+
+    Raises:
+        CheckoutError: the commit cannot be had, or not be written.
+    """
+    _remove_leftovers()
+    place = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    lock = filelock.FileLock(place / _LOCK)
+    try:
+        # Held as long as this process lives, whatever ends it.
+        with lock:
+            tree = place / "tree"
+            try:
+                _add_worktree(commit, root, place / "git", tree)
+            except (GitError, OSError) as error:
+                raise CheckoutError(str(error)) from error
+            yield Worktree(commit, root, tree.resolve())
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _remove_leftovers() -> None:
+    """Remove the checkouts of processes that were killed."""
+    for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+        lock = filelock.FileLock(file)
+        # Of a living process, or of another user.
+        with suppress(filelock.Timeout, OSError), lock.acquire(blocking=False):
+            shutil.rmtree(file.parent, ignore_errors=True)
+
+
+def _add_worktree(commit: MainCommit, root: Path, repository: Path, tree: Path) -> None:
+    """Make a bare repository that has a commit, and check the commit out.
+
+    Raises:
+        GitError: git fails.
+        OSError: a file cannot be written.
+    """
+    git("init", "--quiet", "--bare", str(repository), folder=root)
+    checkout = ("worktree", "add", "--quiet", "--detach", str(tree), commit.sha)
+    if _has_commit(root, commit.sha):
+        _borrow_objects(root, repository)
+        try:
+            git(*checkout, folder=repository)
+        except GitError:
+            if commit.remote is None:
+                raise
+            # A partial clone has the commit, but not all of its files.
+            shutil.rmtree(tree, ignore_errors=True)
+            git("worktree", "prune", folder=repository)
+        else:
+            return
+    if commit.remote is None:
+        raise GitError(f"the checkout does not have {commit.sha}, and nobody to fetch it from")
+    _fetch(commit.sha, commit.remote, repository)
+    git(*checkout, folder=repository)
+
+
+def _has_commit(root: Path, sha: str) -> bool:
+    with suppress(GitError):
+        git("cat-file", "-e", f"{sha}^{{commit}}", folder=root)
+        return True
+    return False
+
+
+def _borrow_objects(root: Path, repository: Path) -> None:
+    """Let a repository read the objects of the user's checkout."""
+    common = root / git("rev-parse", "--git-common-dir", folder=root)
+    objects = (common / "objects").resolve()
+    alternates = repository / "objects" / "info" / "alternates"
+    alternates.write_text(f"{objects.as_posix()}\n", encoding="utf-8")
+    shallow = common / "shallow"
+    if shallow.is_file():
+        # Without this list, git would look for the parents that a shallow checkout lacks.
+        shutil.copyfile(shallow, repository / "shallow")
+
+
+def _fetch(sha: str, remote: Remote, repository: Path) -> None:
+    """Fetch one commit without its history. The credentials are given to that process alone."""
+    variables = {}
+    if remote.header is not None:
+        variables = {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": f"http.{remote.server}/.extraheader",
+            "GIT_CONFIG_VALUE_0": remote.header.reveal(),
+        }
+    fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", remote.url, sha)
+    git(*fetch, folder=repository, variables=variables)
+
+
+def basic_authorization(user: str, token: str) -> str:
+    """Return the header by which git authenticates over HTTP."""
+    credentials = b64encode(f"{user}:{token}".encode()).decode()
+    return f"Authorization: Basic {credentials}"
+
+
+def link_shared(worktree: Worktree, folder: Path, named: Sequence[str], *, packages: bool) -> None:
+    """Link what both sides share into main's files: packages, `.env`, and what the suite names.
+
+    Args:
+        worktree: main's files.
+        folder: the folder of the suite in the user's checkout.
+        named: paths of the key `against.link`, relative to that folder.
+        packages: link the folders of installed packages; not where a command is about to install
+            main's own, which would empty the user's by the link.
+
+    Raises:
+        CheckoutError: a path is missing or outside of the checkout, or cannot be linked.
+    """
+    # The settings of both sides are those of the user, so main's own file is replaced.
+    _link(folder / ".env", worktree, replaces=True)
+    for above in (folder, *folder.parents):
+        if not packages or not above.is_relative_to(worktree.root):
+            break
+        for name in _LINKED:
+            _link(above / name, worktree)
+    for text in named:
+        path = Path(os.path.normpath(folder / text))
+        if not path.exists():
+            raise CheckoutError(f"against.link: there is no {text}")
+        _link(path, worktree)
+
+
+def _link(path: Path, worktree: Worktree, *, replaces: bool = False) -> None:
+    if not path.exists():
+        return
+    try:
+        link = worktree.counterpart(path)
+    except ValueError:
+        raise CheckoutError(f"against.link: {path} is outside of the checkout") from None
+    try:
+        if replaces:
+            link.unlink(missing_ok=True)
+        if not os.path.lexists(link):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(path, link)
+    except OSError as error:
+        raise CheckoutError(f"{path} cannot be linked: {error.strerror}") from error
+
+
+def _link_or_copy(path: Path, link: Path) -> None:
+    """Link a path; copy it where links need rights that the user lacks, as on Windows."""
+    try:
+        link.symlink_to(path, target_is_directory=path.is_dir())
+    except OSError:
+        if path.is_dir():
+            shutil.copytree(path, link, symlinks=True)
+        else:
+            shutil.copyfile(path, link)
+
+
+def link_modules(worktree: Worktree, mapping: Mapping[str, str]) -> Path | None:
+    """Make a folder of links to main's counterparts of packages that an import hook finds.
+
+    Args:
+        worktree: main's files.
+        mapping: the folder or file of each package in the user's checkout, by its name.
+
+    Returns:
+        The folder, to be put on the import path; None if no package is in the checkout.
+    """
+    folder = worktree.folder.parent / "modules"
+    for name, place in mapping.items():
+        path = Path(place).resolve()
+        if not path.is_relative_to(worktree.root):
+            continue
+        target = worktree.counterpart(path)
+        link = folder.joinpath(*name.split("."))
+        if not target.exists():  # a module, whose place setuptools gives without its suffix
+            target, link = target.with_suffix(".py"), link.with_suffix(".py")
+        if target.exists() and not os.path.lexists(link):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(target, link)
+    return folder if folder.is_dir() else None

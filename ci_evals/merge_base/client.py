@@ -1,0 +1,420 @@
+"""Main's side of a comparison: its files, and the process that runs its code."""
+
+import asyncio
+import json
+import os
+import shlex
+import subprocess
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import asdict, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ci_evals.errors import ConfigError, StorageError
+from ci_evals.files import write_atomically
+from ci_evals.format import describe_status, one_line
+from ci_evals.gate.baseline import Baseline
+from ci_evals.gate.compare import NoComparison
+from ci_evals.hosts import MainCommit
+from ci_evals.merge_base.checkout import CheckoutError, Worktree, check_out, link_shared
+from ci_evals.merge_base.child import Plan
+from ci_evals.merge_base.commit import find_root
+from ci_evals.merge_base.environment import child_environment, import_path
+from ci_evals.merge_base.git import GitError
+from ci_evals.providers.subprocess import marked_environment, run_program
+from ci_evals.redaction import Redactor, sensitive_values
+from ci_evals.suite.load import load_against
+from ci_evals.suite.overrides import Overrides
+from ci_evals.suite.types import Against, CheckedSuite
+
+FOLDER = "merge-base"
+"""The folder inside the results for main's journal and report."""
+
+_LOG = "log.txt"
+_PREPARE_S = 1800.0
+_LINE_BYTES = 1 << 20
+_LOG_BYTES = 1 << 20
+"""So much of what main's code prints is kept: the end."""
+
+
+class MainError(Exception):
+    """Main could not be run; the text says why, after `main could not be run: `."""
+
+
+class NewSuiteError(MainError):
+    """Main does not have the suite; the text is its path."""
+
+
+class Main:
+    """Main's files, ready to be run.
+
+    Args:
+        worktree: the files.
+        folders: the folders whose files must not be changed by what runs in the job.
+        environ: the environment of the job, with what it keeps from code under test.
+        import_path: the folders that main's code is imported from first.
+    """
+
+    def __init__(
+        self,
+        worktree: Worktree,
+        folders: Iterable[Path],
+        environ: Mapping[str, str],
+        import_path: Sequence[Path],
+    ) -> None:
+        self.worktree = worktree
+        self.environ = environ
+        self.import_path = import_path
+        # Code under test may leave it.
+        self.working_folder = Path.cwd()
+        self._folders = sorted(folders)
+        self._digest = worktree.digest(self._folders)
+
+    @property
+    def commit(self) -> MainCommit:
+        return self.worktree.commit
+
+    def check_untouched(self) -> None:
+        """Check that main's files are still what was checked out, linked and prepared.
+
+        Raises:
+            MainError: they are not.
+        """
+        if self.worktree.digest(self._folders) != self._digest:
+            raise MainError("its files were changed by what ran in this job")
+
+    def accept_changes(self) -> None:
+        """Take main's files as they are now for what they must stay."""
+        self._digest = self.worktree.digest(self._folders)
+
+
+@contextmanager
+def open_main(
+    commit: MainCommit, root: Path, configs: Sequence[Path], environ: Mapping[str, str]
+) -> Iterator[Main]:
+    """Check out main's commit for the duration of the context.
+
+    To be called before code under test is imported, which could change the files.
+
+    Args:
+        commit: the commit.
+        root: the root of the user's checkout.
+        configs: the suite files that will be run.
+        environ: the environment of the job.
+
+    Raises:
+        CheckoutError: the commit could not be checked out.
+    """
+    with check_out(commit, root) as worktree:
+        paths = tuple(import_path(worktree))
+        folders = {path for path in paths if path.is_relative_to(worktree.folder)}
+        for config in configs:
+            with suppress(ValueError):  # of another checkout, of which there is no main
+                folder = worktree.counterpart(config).parent
+                if folder.is_dir():
+                    folders.add(folder)
+        yield Main(worktree, folders, environ, paths)
+
+
+class MainSide:
+    """One suite as main has it, whose runs are the baseline of the change's.
+
+    Args:
+        main: main's files.
+        suite: the suite of the change.
+        overrides: the values of the command line, which hold for both sides.
+        resume: continue main's journal, as the change's is continued.
+    """
+
+    def __init__(
+        self, main: Main, suite: CheckedSuite, overrides: Overrides, *, resume: bool
+    ) -> None:
+        self._main = main
+        self._suite = suite
+        self._resume = resume
+        self._overrides = overrides
+        self._out = suite.out.absolute() / FOLDER
+        self._folder = suite.folder.absolute()
+
+    @property
+    def name(self) -> str:
+        """The branch and its commit: `main (0123456)`."""
+        return str(self._main.commit)
+
+    @property
+    def is_switched_off(self) -> bool:
+        """Return True if main's file says that main is not run."""
+        try:
+            return load_against(self._find_config(), self._main.environ) is None
+        except (MainError, GitError, ConfigError):
+            return False  # the run says what is wrong
+
+    @property
+    def takes_turns(self) -> bool:
+        """Return True if the two sides cannot run at once, because they share something.
+
+        A service or a fixture of wider scope occupies a port or a database, and a suite that calls
+        one by one expects that nothing else runs.
+        """
+        suite = self._suite
+        providers = (*suite.providers, *suite.judges, *suite.stages.values())
+        setups = [suite.setup, *(case.setup for case in suite.cases)]
+        setups += [options.setup for options in providers]
+        return (
+            suite.max_concurrency == 1
+            or any(options.serve for options in providers)
+            or any(fixture.scope != "run" for setup in setups for fixture in setup)
+        )
+
+    async def run_plan(
+        self, note_spending: Callable[[float, int], None]
+    ) -> Baseline | NoComparison:
+        """Run main's suite once, and return its report as a baseline.
+
+        Args:
+            note_spending: called with the cost in USD and the tokens of each run that ends.
+        """
+        try:
+            ran = await self._run_plan(note_spending)
+            return self._read(ran)
+        except NewSuiteError as error:
+            return NoComparison(f"{self.name} has no {error}")
+        except ConfigError as error:
+            return self._not_run(str(error.problems[0]))
+        except (MainError, CheckoutError, GitError, OSError, StorageError) as error:
+            return self._not_run(str(error))
+
+    def _not_run(self, why: str) -> NoComparison:
+        # Its files are named as in the user's checkout.
+        why = why.replace(f"{self._main.worktree.folder}{os.sep}", "")
+        why = self._redactor.clean_text(why)
+        return NoComparison(f"{self.name} could not be run: {why}", expected=True)
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        """Takes secrets out of what main's code has printed."""
+        return Redactor((*self._suite.secrets, *sensitive_values(self._main.environ)))
+
+    async def _run_plan(self, note_spending: Callable[[float, int], None]) -> Mapping[str, Any]:
+        worktree, suite = self._main.worktree, self._suite
+        await asyncio.to_thread(self._main.check_untouched)
+        config = self._find_config()
+        text = config.read_text(encoding="utf-8", errors="replace")
+        settings = load_against(config, self._main.environ) or Against()
+        self._check_addresses(settings)
+        # Linked and prepared only now: a change that has a baseline needs no main at all.
+        packages = settings.prepare is None
+        named = (settings.link,) if isinstance(settings.link, str) else settings.link
+        link_shared(worktree, self._folder, named, packages=packages)
+        environ = child_environment(
+            worktree, self._main.environ, self._main.import_path, text, settings.env
+        )
+        plan = Plan(
+            config=str(config),
+            out=str(self._out),
+            revision=worktree.commit.sha,
+            root=str(worktree.root),
+            runs=self._overrides.runs,
+            providers=self._overrides.providers,
+            cases=[case.id for case in suite.cases] if suite.selection else None,
+            max_concurrency=self._overrides.max_concurrency,
+            takes_turns=self.takes_turns,
+            timeout_s=self._overrides.timeout_s,
+            retries=self._overrides.retries,
+            resume=self._resume,
+        )
+        # Not among the results, which may be uploaded: what main's code prints may hold secrets.
+        log = worktree.folder.parent / _LOG
+        log.touch()
+        try:
+            # Whatever main's code starts ends with the context, or with this process.
+            async with marked_environment(environ) as marked:
+                await _prepare(settings, config.parent, marked)
+                await asyncio.to_thread(self._main.accept_changes)
+                async with _child(self._working_folder(), marked, log) as process:
+                    ran = await _ask(process, plan, note_spending, log)
+        finally:
+            text = self._redactor.clean_text(_read_end(log))
+            write_atomically(self._out / _LOG, [text.encode()])
+        await asyncio.to_thread(self._main.check_untouched)
+        return ran
+
+    def _check_addresses(self, settings: Against) -> None:
+        """Raise MainError if both sides would ask the same service, which has one version only."""
+        for options in self._suite.providers:
+            if options.kind == "http" and options.serve is None and not settings.env:
+                raise MainError(
+                    f"{options.name} answers at a fixed address: set `against.env` to the address"
+                    " of main"
+                )
+
+    def _find_config(self) -> Path:
+        """Return main's suite file, under its old path if the change has moved it.
+
+        Raises:
+            NewSuiteError: main has none.
+            MainError: the suite is in another checkout.
+        """
+        worktree = self._main.worktree
+        path = self._folder / Path(self._suite.file).name
+        try:
+            config = worktree.counterpart(path)
+        except ValueError:
+            raise MainError(f"{path.as_posix()} is in another checkout") from None
+        if config.is_file():
+            return config
+        moved = _find_moved(path, worktree)
+        if moved is None:
+            raise NewSuiteError(config.relative_to(worktree.folder).as_posix())
+        return moved
+
+    def _working_folder(self) -> Path:
+        """Return main's counterpart of the working folder."""
+        worktree = self._main.worktree
+        try:
+            folder = worktree.counterpart(self._main.working_folder)
+        except ValueError:  # the suite is named by its path, from elsewhere
+            return worktree.folder
+        return folder if folder.is_dir() else worktree.folder
+
+    def _read(self, ran: Mapping[str, Any]) -> Baseline | NoComparison:
+        if ran["foreign"]:
+            named = ", ".join(ran["foreign"][:3])
+            raise MainError(f"it would use files of this branch: {named}")
+        if ran["interrupted"]:
+            raise MainError(ran["interrupted"])
+        from ci_evals.reports.read import read_baseline
+
+        name = self._main.commit.name
+        redactor = Redactor(self._suite.secrets)
+        found = read_baseline((Path(ran["report"]),), ran["suite"], name, redactor=redactor)
+        if isinstance(found, NoComparison):
+            return found
+        return replace(found, suite=self._suite.name, alongside=True)
+
+
+def _find_moved(path: Path, worktree: Worktree) -> Path | None:
+    """Return the file of main that the change has moved to a path; None if there is none.
+
+    It is the most similar one that the change no longer has, at least half of it being the same,
+    as git finds renames. A shallow checkout lacks what git would need for that.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace")
+    found, most = None, 0.5
+    for name in worktree.list_files(f"*{path.suffix}"):
+        if (worktree.root / name).exists():
+            continue
+        old = worktree.folder / name
+        lines = old.read_text(encoding="utf-8", errors="replace").splitlines()
+        similarity = SequenceMatcher(None, lines, text.splitlines(), autojunk=False).ratio()
+        if similarity >= most:
+            found, most = old, similarity
+    return found
+
+
+async def _prepare(settings: Against, folder: Path, environ: Mapping[str, str]) -> None:
+    """Run the command of `against.prepare` in main's files, without a shell.
+
+    Raises:
+        MainError: it fails.
+    """
+    if settings.prepare is None:
+        return
+    from ci_evals.providers.command_line import split_command
+
+    command = split_command(settings.prepare)
+    what = f"against.prepare: {one_line(shlex.join(command), 100)}"
+    try:
+        ended = await run_program(command, b"", cwd=folder, env=environ, timeout_s=_PREPARE_S)
+    except OSError as error:
+        raise MainError(f"{what}: {error.strerror}") from error
+    if ended.why == "timeout":
+        raise MainError(f"{what} took over {_PREPARE_S:.0f} s")
+    if ended.status:
+        raise MainError(f"{what} {_describe_end(ended.status)}: {ended.reason}")
+
+
+@asynccontextmanager
+async def _child(folder: Path, environ: Mapping[str, str], log: Path) -> AsyncIterator[Process]:
+    """Start the process that runs main's code, and kill it at the end of the block."""
+    script = Path(__file__).with_name("child_main.py")
+    options: dict[str, Any] = {"start_new_session": True}
+    if sys.platform == "win32":
+        options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    with log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # its folder has modules with common names
+            str(script),
+            cwd=folder,
+            env=environ,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=stderr,
+            limit=_LINE_BYTES,
+            **options,
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+async def _ask(
+    process: Process, plan: Plan, note_spending: Callable[[float, int], None], log: Path
+) -> Mapping[str, Any]:
+    """Have a plan run, and return what became of it.
+
+    Raises:
+        MainError: it could not be run, or the process ended.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(asdict(plan)).encode() + b"\n")
+    async for line in process.stdout:
+        answer = json.loads(line)
+        match answer:
+            case {"spent": [cost_usd, tokens]}:
+                note_spending(cost_usd, tokens)
+            case {"problem": problem}:
+                raise MainError(problem)
+            case {"ran": ran}:
+                return dict(ran)
+    text = f"its process {_describe_end(await process.wait())}"
+    if last := _last_line(log):
+        text += f": {last}"
+    raise MainError(text)
+
+
+def _describe_end(status: int) -> str:
+    """`ended with exit status 1`, `was killed by SIGKILL`."""
+    verb = "was" if status < 0 else "ended with"
+    return f"{verb} {describe_status(status)}"
+
+
+def _last_line(log: Path) -> str:
+    """Return the last line that main's code has printed; empty if it has printed none."""
+    lines = _read_end(log).splitlines()
+    return one_line(next((line for line in reversed(lines) if line.strip()), ""), 300)
+
+
+def _read_end(log: Path) -> str:
+    """Return the end of what main's code has printed."""
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _LOG_BYTES))
+        return file.read().decode("utf-8", "replace")
+
+
+def root_of(folder: Path) -> Path | None:
+    """Return the root of the checkout that a folder is in; None if it is in none."""
+    try:
+        return find_root(folder)
+    except GitError:
+        return None

@@ -1,0 +1,167 @@
+"""Both sides at once, or one after the other; and a budget for both."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from repositories import APPLE, BREAD, Repository, against_main, repository_with_agent, sides
+from suites import AGENT, write_suite
+
+MEETING = """
+import os, time
+from pathlib import Path
+
+notes = Path(os.environ["NOTES"])
+
+def answer(question):
+    (notes / "WHO is here").touch()
+    while not (notes / "OTHER is here").exists():
+        time.sleep(0.01)
+    return f"{question}, says WHO"
+"""
+ALONE = """
+import os
+from pathlib import Path
+
+notes = Path(os.environ["NOTES"])
+
+def answer(question):
+    (notes / "occupied").touch(exist_ok=False)
+    with (notes / "calls").open("a") as file:
+        file.write("WHO\\n")
+    (notes / "occupied").unlink()
+    return f"{question}, says WHO"
+"""
+SERVICE = """
+import http.server, json, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.reply({})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.reply({"answer": asked["input"] + ", says WHO"})
+
+    def reply(self, document):
+        body = json.dumps(document).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def with_sides(folder: Path, agent: str, **settings: object) -> Repository:
+    """A repository with two versions of an agent."""
+    shop = repository_with_agent(folder / "shop", cases=[APPLE, BREAD], **settings)
+    shop.commit({"agent.py": agent.replace("WHO", "main").replace("OTHER", "change")})
+    shop.write({"agent.py": agent.replace("WHO", "change").replace("OTHER", "main")})
+    return shop
+
+
+async def test_both_sides_run_at_the_same_time(tmp_path: Path) -> None:
+    shop = with_sides(tmp_path, MEETING, timeout_s=60)
+    ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
+    assert ended.code == 0, ended.out + ended.err
+    assert "which ran alongside" in ended.out
+
+
+@pytest.mark.parametrize("by", ["the suite", "the command line"])
+async def test_a_suite_that_calls_one_by_one_does_so_across_both_sides(
+    tmp_path: Path, by: str
+) -> None:
+    settings = {"max_concurrency": 1} if by == "the suite" else {}
+    arguments = ("--max-concurrency", "1") if by == "the command line" else ()
+    shop = with_sides(tmp_path, ALONE, runs=3, **settings)
+    ended = await against_main(shop.folder, *arguments, environ={"NOTES": str(tmp_path)})
+    assert ended.code == 0, ended.out + ended.err
+    assert "which ran alongside" in ended.out
+    calls = (tmp_path / "calls").read_text().split()
+    assert calls == ["main"] * 6 + ["change"] * 6
+
+
+async def test_a_service_is_started_for_one_side_after_the_other(tmp_path: Path, port: str) -> None:
+    shop = Repository.new(tmp_path)
+    url = f"http://127.0.0.1:{port}"
+    provider = {
+        "name": "service",
+        "type": "http",
+        "url": f"{url}/chat",
+        "output": "$.answer",
+        "serve": {"command": [sys.executable, "service.py", port], "url": f"{url}/health"},
+    }
+    write_suite(tmp_path, [APPLE, BREAD], providers=[provider])
+    shop.commit({"service.py": SERVICE.replace("WHO", "main")})
+    shop.write({"service.py": SERVICE.replace("WHO", "change")})
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "which ran alongside" in ended.out, ended.err
+    assert sides(tmp_path) == (
+        {"apple, says change", "bread, says change"},
+        {"apple, says main", "bread, says main"},
+    )
+
+
+COSTLY = """
+import os, time
+from pathlib import Path
+
+notes = Path(os.environ["NOTES"])
+
+def note(who):
+    with (notes / who).open("a") as file:
+        file.write("$")
+
+def noted(who):
+    return len((notes / who).read_text()) if (notes / who).exists() else 0
+
+def answer(question):
+    note("WHO")
+    while "WHO" == "main" and noted("change") < CASES:
+        time.sleep(0.01)
+    return {"output": question, "cost_usd": {"main": 1.0, "change": 0.25}["WHO"]}
+"""
+COSTLY_CASES = 12
+
+
+async def test_a_budget_covers_both_sides(tmp_path: Path) -> None:
+    """Main is cut once both have spent it, though neither has alone."""
+    shop = costly_shop(tmp_path, COSTLY.replace("CASES", str(COSTLY_CASES)), max_concurrency=2)
+    ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
+    assert (tmp_path / "change").read_text() == "$" * COSTLY_CASES
+    assert len((tmp_path / "main").read_text()) <= 3, "two, and one that was under way"
+    assert "12 of 12 runs passed" in " ".join(ended.out.split())
+    assert "the budget of $5 is used up" in " ".join(ended.out.split())
+    assert "Traceback" not in ended.err
+
+
+async def test_main_that_runs_first_leaves_half_of_a_budget_to_the_change(tmp_path: Path) -> None:
+    shop = costly_shop(tmp_path, COSTLY.replace("CASES", "0"), max_concurrency=1)
+    ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
+    assert len((tmp_path / "main").read_text()) == 3, "of 2.50 USD, one at a time"
+    assert len((tmp_path / "change").read_text()) == 8, "of the other 2 USD"
+    assert "the budget of $5 is used up" in " ".join(ended.out.split())
+
+
+def costly_shop(folder: Path, agent: str, *, max_concurrency: int) -> Repository:
+    """A repository with a budget of 5 USD: a call of main costs 1 USD, one of the change 0.25."""
+    cases = [
+        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]}
+        for n in range(COSTLY_CASES)
+    ]
+    shop = repository_with_agent(
+        folder / "shop",
+        cases=cases,
+        providers=[AGENT],
+        max_concurrency=max_concurrency,
+        budget={"max_cost_usd": 5},
+    )
+    shop.commit({"agent.py": agent.replace("WHO", "main")})
+    shop.write({"agent.py": agent.replace("WHO", "change")})
+    return shop

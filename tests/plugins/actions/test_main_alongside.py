@@ -1,0 +1,295 @@
+"""A pull request without a report of main: main's code runs alongside, in the same job."""
+
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jobs
+import pytest
+from fakes.github import TOKEN, FakeGitHub
+from pulls import NUMBER, comments, open_pull
+from repositories import (
+    APPLE,
+    BREAD,
+    GitServer,
+    Repository,
+    agent_of,
+    answers_in,
+    serving_git,
+)
+from suites import AGENT, write_suite
+
+SHOP = {"name": "shop", "runs": 3, "providers": [AGENT]}
+BASIC = b64encode(f"x-access-token:{TOKEN}".encode()).decode()
+FORGETFUL = """
+def answer(question):
+    return "no idea" if question == "bread" else f"{question}, says the change"
+"""
+CURIOUS = f"""
+import os
+from pathlib import Path
+
+SECRETS = ({TOKEN[:20]!r} + {TOKEN[20:]!r}, {BASIC[:20]!r} + {BASIC[20:]!r})
+NAMES = ("GITHUB_TOKEN", "GITHUB_RUN_ID", "RUNNER_TEMP", "CI_EVALS_ARTIFACT", "GITHUB_SERVER_URL")
+
+def answer(question):
+    texts = [*os.environ.values()]
+    place = Path(__file__).parents[1]
+    files = [path for path in place.rglob("*config*") if path.is_file()]
+    texts += [path.read_text(errors="replace") for path in files]
+    found = [secret for secret in SECRETS for text in texts if secret in text]
+    found += [name for name in NAMES if name in os.environ]
+    workspace = os.environ["GITHUB_WORKSPACE"] == str(Path(__file__).parent)
+    return f"{{question}}, finds {{found}}, is at home: {{workspace}}"
+"""
+
+
+class Checkout(jobs.Repository):
+    """A real checkout, in which a job finds what its workflow has checked out."""
+
+    def check_out(self, sha: str) -> None:
+        """Leave what is checked out."""
+
+
+class Story(NamedTuple):
+    """A repository on the server in which main has moved on since a branch was made.
+
+    Attributes:
+        old: the commit of main that the branch was made from.
+        main: the newest commit of main.
+        head: the newest commit of the branch, which forgets bread.
+        merge: the head merged into main, as GitHub makes it for a pull request.
+        updated: main merged into the branch, by its author.
+    """
+
+    old: str
+    main: str
+    head: str
+    merge: str
+    updated: str
+
+
+class Job:
+    """A job of a workflow: its checkout is a shallow one of one commit."""
+
+    def __init__(self, story: Story, folder: Path, fake: FakeGitHub, server: GitServer) -> None:
+        self.story = story
+        self.checkout = Checkout(folder, fake)
+        self.fake = fake
+        self.server = server
+        self.state: Any = None
+
+    def fetch(self, sha: str, depth: str = "1") -> None:
+        """Check out a commit as `actions/checkout` does."""
+        folder = self.checkout.folder
+        bare = folder.parent / "server" / "acme" / "app.git"
+        repository = Repository.new(folder)
+        repository.git("fetch", "--quiet", f"--depth={depth}", f"file://{bare}", sha)
+        repository.git("checkout", "--quiet", "--detach", "FETCH_HEAD")
+        ignored = ".runner-*\nci-evals-*\n__pycache__\n"
+        (folder / ".git" / "info" / "exclude").write_text(ignored)
+        self.state = repository.state
+
+    async def pull_request(self, head: str, *arguments: str, **changes: str) -> jobs.Job:
+        """Run the evals of a pull request."""
+        changes = {"CI_EVALS_AGAINST": "", "GITHUB_SERVER_URL": self.server.url, **changes}
+        job = await self.checkout.pull_request(head, *arguments, run=None, **changes)
+        assert Repository(self.checkout.folder).state == self.state, "the checkout is untouched"
+        assert "Traceback" not in job.ended.out + job.ended.err
+        assert self.server.exposed == []
+        return job
+
+
+def tell_story(folder: Path, main_agent: str = agent_of("main"), **settings: Any) -> Story:
+    """Make the repository on the server."""
+    origin = Repository.new(folder / "origin")
+    write_suite(origin.folder, [APPLE, BREAD], **SHOP, **settings)
+    old = origin.commit({"agent.py": agent_of("old main")})
+    origin.git("checkout", "--quiet", "-b", "feature")
+    head = origin.commit({"agent.py": f"{FORGETFUL}# new"})
+    origin.git("checkout", "--quiet", "main")
+    main = origin.commit({"agent.py": main_agent})
+    origin.git("checkout", "--quiet", "--detach", "main")
+    origin.git("merge", "--quiet", "--no-ff", "--strategy-option=theirs", "feature")
+    merge = origin.git("rev-parse", "HEAD")
+    origin.git("checkout", "--quiet", "feature")
+    origin.git("merge", "--quiet", "--no-ff", "--strategy-option=ours", "main")
+    updated = origin.git("rev-parse", "HEAD")
+    bare = folder / "server" / "acme" / "app.git"
+    bare.parent.mkdir(parents=True)
+    origin.git("update-ref", f"refs/pull/{NUMBER}/merge", merge)
+    origin.git("clone", "--quiet", "--mirror", str(origin.folder), str(bare))
+    return Story(old, main, head, merge, updated)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[GitServer]:
+    async with serving_git(tmp_path / "server", f"Basic {BASIC}") as server:
+        server.secrets = (TOKEN, BASIC)
+        yield server
+
+
+def open_job(
+    tmp_path: Path,
+    fake: FakeGitHub,
+    server: GitServer,
+    agent: str = agent_of("main"),
+    **settings: Any,
+) -> Job:
+    """Make the repository, a pull request of its branch, and a job without a checkout."""
+    story = tell_story(tmp_path, agent, **settings)
+    fake.state.add_history(story.old, story.main)
+    fake.state.parents[story.head] = story.old
+    fake.state.parents[story.updated] = story.main
+    open_pull(fake, head_sha=story.head, base_sha=story.main)
+    return Job(story, tmp_path / "checkout", fake, server)
+
+
+def answers_of_main(job: jobs.Job) -> frozenset[str]:
+    return answers_in(job.results / "merge-base" / "main.jsonl")
+
+
+OF_MAIN = frozenset({"apple, says main", "bread, says main"})
+
+
+async def test_a_regression_is_named_though_main_has_left_no_report(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    job = open_job(tmp_path, fake, server)
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    ended = await job.pull_request(job.story.head, GITHUB_SHA=job.story.merge)
+    assert ended.ended.code == 1, ended.ended.err
+    assert (ended.outputs["verdict"], ended.outputs["regressions"]) == ("fail", "1")
+    assert f"with main at {job.story.main[:7]}, which ran alongside" in ended.ended.out
+    assert answers_of_main(ended) == OF_MAIN
+    assert server.paths[0] == "/acme/app/info/refs"
+    (comment,) = comments(fake)
+    assert "bread" in comment.body
+    assert "which ran alongside" in comment.body
+
+
+async def test_mains_code_has_neither_the_token_nor_the_jobs_variables(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    job = open_job(tmp_path, fake, server, CURIOUS)
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    ended = await job.pull_request(job.story.head, GITHUB_SHA=job.story.merge)
+    assert answers_of_main(ended) == {
+        "apple, finds [], is at home: True",
+        "bread, finds [], is at home: True",
+    }
+    texts = [path.read_bytes() for path in job.checkout.folder.rglob(".git/*") if path.is_file()]
+    texts += [path.read_bytes() for path in ended.results.rglob("*") if path.is_file()]
+    assert not any(secret.encode() in text for secret in (TOKEN, BASIC) for text in texts)
+
+
+async def test_an_authors_own_merge_of_main_does_not_choose_the_base(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    """The job has checked out the head, a merge whose first parent is the branch itself."""
+    job = open_job(tmp_path, fake, server)
+    fake.state.pulls[NUMBER].head_sha = job.story.updated
+    job.fetch("feature")
+    ended = await job.pull_request(job.story.updated)
+    assert ended.ended.code == 1, ended.ended.err
+    assert f"with main at {job.story.main[:7]}, which ran alongside" in ended.ended.out
+    assert fake.asked("GET", f"compare/{job.story.main}...{job.story.updated}")
+    assert answers_of_main(ended) == OF_MAIN
+
+
+async def test_a_head_that_is_checked_out_with_its_history_has_a_merge_base(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    job = open_job(tmp_path, fake, server)
+    job.fetch(job.story.head, depth="50")
+    fake.state.pulls[NUMBER].base_sha = job.story.old
+    ended = await job.pull_request(job.story.head)
+    assert ended.ended.code == 1, ended.ended.err
+    assert answers_of_main(ended) == {"apple, says old main", "bread, says old main"}
+    assert server.paths == [], "the checkout has the commit"
+
+
+async def test_a_merge_group_is_compared_with_its_base(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    job = open_job(tmp_path, fake, server)
+    story = job.story
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    run = fake.state.add_run(
+        story.merge, head_branch="gh-readonly-queue/main/pr-7", event="merge_group"
+    )
+    group = {"head_sha": story.merge, "base_sha": story.main, "base_ref": "refs/heads/main"}
+    ended = await job.checkout.job(
+        "merge_group",
+        {"merge_group": group},
+        run,
+        CI_EVALS_AGAINST="",
+        GITHUB_SERVER_URL=server.url,
+    )
+    assert (ended.ended.code, ended.outputs["regressions"]) == (1, "1")
+    assert f"with main at {story.main[:7]}, which ran alongside" in ended.ended.out
+    assert answers_of_main(ended) == OF_MAIN
+    assert comments(fake) == []
+
+
+@pytest.mark.parametrize("way", ["the option", "the variable", "main's file"])
+async def test_it_can_be_switched_off(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer, way: str
+) -> None:
+    settings = {"against": "off"} if way == "main's file" else {}
+    job = open_job(tmp_path, fake, server, **settings)
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    arguments = ("--against", "off") if way == "the option" else ()
+    changes = {"CI_EVALS_AGAINST": "off"} if way == "the variable" else {}
+    ended = await job.pull_request(job.story.head, *arguments, **changes)
+    assert ended.ended.code == 1, "the bars are the suite's own"
+    assert "ran alongside" not in ended.ended.out
+    assert answers_of_main(ended) == frozenset()
+    assert (server.paths == []) == (way != "main's file")
+
+
+@pytest.mark.parametrize("of_main", ["auto", "off"])
+async def test_mains_file_decides_not_the_changes(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer, of_main: str
+) -> None:
+    job = open_job(tmp_path, fake, server, against=of_main)
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    other = {"auto": "off", "off": "auto"}[of_main]
+    write_suite(job.checkout.folder, [APPLE, BREAD], **SHOP, against=other)
+    job.state = Repository(job.checkout.folder).state
+    ended = await job.pull_request(job.story.head, GITHUB_SHA=job.story.merge)
+    assert answers_of_main(ended) == (OF_MAIN if of_main == "auto" else frozenset())
+
+
+async def test_a_report_that_main_has_left_is_taken_instead(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    job = open_job(tmp_path, fake, server)
+    story = job.story
+    job.fetch(story.main)
+    main = await job.checkout.push(story.main, before=story.old)
+    assert main.ended.code == 0, main.ended.err
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    ended = await job.pull_request(story.head, GITHUB_SHA=story.merge)
+    assert ended.ended.code == 1
+    assert ended.outputs["regressions"] == "1"
+    assert f"compared with main at {story.main[:7]} " in ended.ended.out
+    assert "ran alongside" not in ended.ended.out
+    assert answers_of_main(ended) == frozenset()
+
+
+async def test_a_server_that_refuses_is_told_in_a_sentence(
+    tmp_path: Path, fake: FakeGitHub
+) -> None:
+    async with serving_git(tmp_path / "server", "Basic of-somebody-else") as server:
+        server.secrets = (TOKEN, BASIC)
+        job = open_job(tmp_path, fake, server)
+        job.fetch(f"refs/pull/{NUMBER}/merge")
+        ended = await job.pull_request(job.story.head, GITHUB_SHA=job.story.merge)
+    assert ended.ended.code == 1, "the bars are the suite's own"
+    assert f"main ({job.story.main[:7]}) could not be checked out: " in ended.ended.out
+    assert ended.report["totals"]["planned"] == 6
+    assert (server.paths, server.refused > 0) == ([], True)
+    log = ended.ended.err + ended.ended.out.replace(f"::add-mask::{TOKEN}", "")
+    assert not any(secret in log for secret in (TOKEN, BASIC))
