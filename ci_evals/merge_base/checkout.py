@@ -17,6 +17,7 @@ from ci_evals.merge_base.git import GitError, git
 
 _PREFIX = "ci-evals-main-"
 _LOCK = "lock"
+_ATTEMPTS = 5
 _LINKED = ("node_modules", ".venv")
 """Folders of installed packages, which a checkout of main would need, too."""
 
@@ -86,19 +87,37 @@ def check_out(commit: MainCommit, root: Path) -> Iterator[Worktree]:
         CheckoutError: the commit cannot be had, or not be written.
     """
     _remove_leftovers()
-    place = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    lock = filelock.FileLock(place / _LOCK)
+    place, lock = _make_place()
     try:
-        # Held as long as this process lives, whatever ends it.
-        with lock:
-            tree = place / "tree"
-            try:
-                _add_worktree(commit, root, place / "git", tree)
-            except (GitError, OSError) as error:
-                raise CheckoutError(str(error)) from error
-            yield Worktree(commit, root, tree.resolve())
+        tree = place / "tree"
+        try:
+            _add_worktree(commit, root, place / "git", tree)
+        except (GitError, OSError) as error:
+            raise CheckoutError(str(error)) from error
+        yield Worktree(commit, root, tree.resolve())
     finally:
+        lock.release()
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _make_place() -> tuple[Path, filelock.FileLock]:
+    """Make a temporary folder, and lock it for as long as this process lives, whatever ends it.
+
+    Raises:
+        CheckoutError: it cannot be made.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            place = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            lock = filelock.FileLock(place / _LOCK)
+            lock.acquire()
+        except OSError as error:
+            # Another process may take a folder that is not locked yet for a leftover.
+            if attempt + 1 == _ATTEMPTS or not isinstance(error, FileNotFoundError):
+                raise CheckoutError(f"no temporary folder: {error.strerror}") from error
+        else:
+            return place, lock
+    raise AssertionError("the last attempt has returned or raised")
 
 
 def _remove_leftovers() -> None:

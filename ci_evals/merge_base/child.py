@@ -42,7 +42,7 @@ _ENDED = 137  # the exit code that shells report for SIGKILL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class MainPlan:
     """What to run of main's suite.
 
     Args:
@@ -131,7 +131,7 @@ def serve() -> None:
     received: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
     threading.Thread(target=_read, args=(jobs, received), daemon=True).start()
     while True:
-        plan = Plan(**received.get())
+        plan = MainPlan(**received.get())
         try:
             ran = _run(plan, answers)
         except ConfigError as error:
@@ -157,7 +157,7 @@ def _clean(text: str) -> str:
     return one_line(Redactor(sensitive_values(os.environ)).clean_text(text), 500)
 
 
-def _run(plan: Plan, answers: _Answers) -> Mapping[str, Any]:
+def _run(plan: MainPlan, answers: _Answers) -> Mapping[str, Any]:
     config = Path(plan.config)
     for name, value in read_dotenv(config.parent).items():
         os.environ.setdefault(name, value)  # as for the change's code
@@ -191,7 +191,7 @@ def _is_of(journal: Path, revision: str) -> bool:
     )
 
 
-def _load(plan: Plan, config: Path) -> CheckedSuite:
+def _load(plan: MainPlan, config: Path) -> CheckedSuite:
     overrides = Overrides(
         runs=plan.runs,
         providers=None if plan.providers is None else tuple(plan.providers),

@@ -22,7 +22,7 @@ from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.hosts import MainCommit
 from ci_evals.merge_base.checkout import CheckoutError, Worktree, check_out, link_shared
-from ci_evals.merge_base.child import Plan
+from ci_evals.merge_base.child import MainPlan
 from ci_evals.merge_base.commit import find_root
 from ci_evals.merge_base.environment import child_environment, import_path
 from ci_evals.merge_base.git import GitError
@@ -214,7 +214,7 @@ class MainSide:
         environ = child_environment(
             worktree, self._main.environ, self._main.import_path, text, settings.env
         )
-        plan = Plan(
+        plan = MainPlan(
             config=str(config),
             out=str(self._out),
             revision=worktree.commit.sha,
@@ -367,7 +367,7 @@ async def _child(folder: Path, environ: Mapping[str, str], log: Path) -> AsyncIt
 
 
 async def _ask(
-    process: Process, plan: Plan, note_spending: Callable[[float, int], None], log: Path
+    process: Process, plan: MainPlan, note_spending: Callable[[float, int], None], log: Path
 ) -> Mapping[str, Any]:
     """Have a plan run, and return what became of it.
 

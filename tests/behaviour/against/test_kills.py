@@ -238,7 +238,6 @@ async def test_a_change_that_is_interrupted_is_not_compared(tmp_path: Path) -> N
     process = await start(shop.folder, "run", "--against", "main", environ=environ)
     await until(lambda: len(results_in(shop.folder / RESULTS / "results.jsonl")) == 2)
     process.send_signal(signal.SIGTERM)
-    (tmp_path / "hold").unlink()
     ended = await finished(process)
     assert ended.code == 143
     assert "which ran alongside" not in ended.out
