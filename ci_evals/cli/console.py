@@ -1,11 +1,9 @@
 """The environment and the output streams of a command."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TextIO
 
 import click
@@ -27,23 +25,6 @@ def environment() -> Mapping[str, str]:
     if original is None:
         return os.environ
     return original
-
-
-def git(*arguments: str, folder: Path | None = None) -> str:
-    """Return the output of git in a folder (default: the working folder); empty if it fails or is
-    missing.
-    """
-    command = ["git"]
-    if folder:
-        command += ["-C", str(folder)]
-    command += arguments
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the user's own git
-    except OSError:
-        return ""
-    if ended.returncode:
-        return ""
-    return ended.stdout.strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,12 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ci_evals import templating
-from ci_evals.cli.console import Console, environment, git
+from ci_evals.cli.console import Console, environment
 from ci_evals.cli.project import Project, key_variables, read_file
 from ci_evals.cli.web_apps import PORT, WebApp
 from ci_evals.errors import ConfigError, Problem, StorageError
 from ci_evals.files import write_atomically
+from ci_evals.git import ask_git
 from ci_evals.registry import IMPORTING, is_installed, missing_clause
 from ci_evals.release import ACTION
 from ci_evals.suite.configs import DEFAULT_NAMES
@@ -139,9 +140,9 @@ def _installed_action() -> str | None:
     commit = origin.get("vcs_info", {}).get("commit_id", "")
     if url.startswith("file:"):
         clone = Path(url2pathname(urlsplit(url).path))
-        url = git("remote", "get-url", "origin", folder=clone)
-        commit = git("rev-parse", "HEAD", folder=clone)
-        if not git("branch", "--remotes", "--contains", commit, folder=clone):
+        url = ask_git("remote", "get-url", "origin", folder=clone)
+        commit = ask_git("rev-parse", "HEAD", folder=clone)
+        if not ask_git("branch", "--remotes", "--contains", commit, folder=clone):
             return None  # the commit was never pushed
     repository = re.fullmatch(
         r"(?:(?:https|ssh)://(?:[^/@]+@)?|git@)github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?", url
@@ -332,7 +333,7 @@ def _ignore_results(path: Path) -> None:
     """Add the results folder to .gitignore, once."""
     text = read_file(path)
     lines = [line.strip().strip("/") for line in text.splitlines()]
-    if RESULTS in lines or git("check-ignore", f"{RESULTS}/report.json", folder=path.parent):
+    if RESULTS in lines or ask_git("check-ignore", f"{RESULTS}/report.json", folder=path.parent):
         return
     addition = f"{RESULTS}/\n"
     if text and not text.endswith("\n"):

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from dotenv import dotenv_values
 
-from ci_evals.cli.console import git
 from ci_evals.cli.web_apps import Definition, Module, WebApp, find_web_app
+from ci_evals.git import ask_git
 from ci_evals.providers.model_api import ModelOptions
 from ci_evals.registry import PROVIDERS
 from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
@@ -203,14 +203,14 @@ class Project:
     @property
     def branch(self) -> str:
         """The default branch: the remote's, else main or master, else the current branch."""
-        remote = git("symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=self.folder)
+        remote = ask_git("symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=self.folder)
         branch = remote.removeprefix("origin/")
         if not branch:
             names = ("refs/heads/main", "refs/heads/master")
-            usual = git("for-each-ref", "--format=%(refname:short)", *names, folder=self.folder)
+            usual = ask_git("for-each-ref", "--format=%(refname:short)", *names, folder=self.folder)
             branch = usual.partition("\n")[0]
         if not branch:
-            branch = git("symbolic-ref", "--short", "HEAD", folder=self.folder)
+            branch = ask_git("symbolic-ref", "--short", "HEAD", folder=self.folder)
         if not re.fullmatch(r"[\w./-]+", branch):  # it is written into YAML without quotes
             return "main"
         return branch

@@ -15,7 +15,7 @@ from uuid import uuid4
 import click
 
 from ci_evals.cli import options, run_options
-from ci_evals.cli.console import Console, git
+from ci_evals.cli.console import Console
 from ci_evals.cli.run_options import RunRequest, main_to_run, names_main
 from ci_evals.cli.suites import (
     Selection,
@@ -36,6 +36,7 @@ from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import exit_code
+from ci_evals.git import ask_git
 from ci_evals.hosts import (
     ArtifactNames,
     BaselineChoice,
@@ -445,12 +446,7 @@ def read_checkout(folder: Path) -> Checkout:
     The environment of a CI system names the commit of the event, while the job may have checked out
     another one. Untracked files are no change: workflows write some themselves.
     """
-    status = git(
-        # A container's user may not own the checkout; a lock could collide with a job's own git.
-        *("--no-optional-locks", "-c", "safe.directory=*"),
-        *("status", "--porcelain=v2", "--branch", "--untracked-files=no"),
-        folder=folder,
-    )
+    status = ask_git("status", "--porcelain=v2", "--branch", "--untracked-files=no", folder=folder)
     commit, dirty = "", False
     for line in status.splitlines():
         if line.startswith(_COMMIT_LINE):

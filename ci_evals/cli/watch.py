@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ci_evals.cli.console import Console, git
+from ci_evals.cli.console import Console
 from ci_evals.dependencies import touched_data
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import EXIT_CODES, ConfigError, UsageError
 from ci_evals.format import one_line
+from ci_evals.git import ask_git
 from ci_evals.suite.problems import and_more
 from ci_evals.suite.yaml import parse, read_text
 
@@ -204,7 +205,7 @@ def _ignored_by_git(paths: Collection[Path]) -> set[Path]:
     ignored: set[Path] = set()
     for folder in {path.parent for path in paths}:
         names = [path.name for path in paths if path.parent == folder]
-        listed = git("check-ignore", "-z", "--", *names, folder=folder)
+        listed = ask_git("check-ignore", "-z", "--", *names, folder=folder)
         ignored.update(folder / name for name in listed.split("\0") if name)
     return ignored
 

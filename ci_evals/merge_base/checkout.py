@@ -12,8 +12,8 @@ from pathlib import Path
 
 import filelock
 
+from ci_evals.git import GitError, git
 from ci_evals.hosts import MainCommit, Remote
-from ci_evals.merge_base.git import GitError, git
 
 _PREFIX = "ci-evals-main-"
 _LOCK = "lock"

@@ -20,12 +20,12 @@ from ci_evals.files import write_atomically
 from ci_evals.format import describe_status, one_line
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
+from ci_evals.git import GitError
 from ci_evals.hosts import MainCommit
 from ci_evals.merge_base.checkout import CheckoutError, Worktree, check_out, link_shared
 from ci_evals.merge_base.child import MainPlan
 from ci_evals.merge_base.commit import find_root
 from ci_evals.merge_base.environment import child_environment, import_path
-from ci_evals.merge_base.git import GitError
 from ci_evals.providers.subprocess import marked_environment, run_program
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.suite.load import load_against

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
+from ci_evals.git import GitError, git
 from ci_evals.hosts import MainCommit
-from ci_evals.merge_base.git import GitError, git
 
 
 class Parents(NamedTuple):

@@ -1,4 +1,4 @@
-"""Calls git, and tells why it failed."""
+"""Calls the user's git."""
 
 import os
 import subprocess
@@ -19,17 +19,17 @@ _REPOSITORY = (
 )
 """The variables that make git use another repository than the one of its folder, as in a hook."""
 
-_ALWAYS = (
+_SETTINGS = (
     # The owner of a checkout is often not the user of the job's container.
-    ("-c", "safe.directory=*"),
+    *("-c", "safe.directory=*"),
     # Hooks of the user's templates are for the user's own checkouts.
-    ("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", f"core.hooksPath={os.devnull}"),
 )
 _UNATTENDED = {
     "GIT_TERMINAL_PROMPT": "0",
     "GCM_INTERACTIVE": "never",
     "GIT_LFS_SKIP_SMUDGE": "1",  # large files would be fetched with credentials that are not ours
-    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_OPTIONAL_LOCKS": "0",  # a lock could collide with a job's own git
     "LC_ALL": "C",
 }
 
@@ -52,7 +52,7 @@ def git(*arguments: str, folder: Path, variables: Mapping[str, str] | None = Non
     """
     environ = {name: value for name, value in os.environ.items() if name not in _REPOSITORY}
     environ |= _UNATTENDED | dict(variables or {})
-    command = ["git", *(word for pair in _ALWAYS for word in pair), *arguments]
+    command = ["git", *_SETTINGS, *arguments]
     try:
         ended = subprocess.run(  # noqa: S603  the user's own git
             command,
@@ -71,3 +71,11 @@ def git(*arguments: str, folder: Path, variables: Mapping[str, str] | None = Non
         last = lines[-1] if lines else f"git ended with exit status {ended.returncode}"
         raise GitError(one_line(last.removeprefix("fatal: "), 300))
     return ended.stdout.rstrip("\n")
+
+
+def ask_git(*arguments: str, folder: Path) -> str:
+    """Return the output of git in a folder; empty if it fails or is missing."""
+    try:
+        return git(*arguments, folder=folder).strip()
+    except GitError:
+        return ""
