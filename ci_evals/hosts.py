@@ -101,13 +101,15 @@ class Remote:
 
     Args:
         url: the repository, without credentials.
-        server: the server's address, to which alone the header is sent.
-        header: an HTTP header with credentials; None without any.
+        server: the server's address, to which alone the token is sent.
+        user: the name that the server takes for the token.
+        token: the job's token; None without one.
     """
 
     url: str
-    server: str = ""
-    header: Secret | None = None
+    server: str
+    user: str
+    token: Secret | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class OtherSide(Protocol):
     ) -> Baseline | NoComparison:
         """Run the plan once, and return the report as a baseline, or why there is none.
 
-        Each call of `note_spending` is told the cost in USD and the tokens of a run that has ended.
+        Each call of `note_spending` is told the cost in USD and the tokens of all runs so far.
         """
 
 
@@ -249,10 +249,10 @@ async def execute(
         StorageError: a journal cannot be read or written.
     """
     watcher = watcher or Watcher()
-    spent: list[tuple[float, int]] = []
+    spent = _Spent()
     if invocation.main is not None and invocation.main.takes_turns:
         # Before anything of the change is open: the two would occupy the same port.
-        invocation = await _run_main_first(invocation, invocation.main, watcher, spent)
+        invocation, spent = await _run_main_first(invocation, invocation.main, watcher)
     elif invocation.main is not None:
         invocation = replace(invocation, suite=halve_limits(invocation.suite))
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
@@ -291,8 +291,7 @@ async def execute(
                 files=invocation.files,
             )
             run.first = invocation.first
-            for cost_usd, tokens in spent:
-                run.note_spending(cost_usd, tokens)
+            run.note_spending(spent.cost_usd, spent.tokens)
             session = _Session(
                 invocation, run, journal, recordings, redactor, watcher, continued, time.time()
             )
@@ -300,24 +299,33 @@ async def execute(
             return Executed(report, session.invocation.baseline)
 
 
-async def _run_main_first(
-    invocation: Invocation,
-    main: OtherSide,
-    watcher: Watcher,
-    spent: list[tuple[float, int]],
-) -> Invocation:
-    """Return an invocation with main's runs as its baseline, or why there are none.
+class _Spent(NamedTuple):
+    """What main's runs have cost."""
 
-    Adds the cost in USD and the tokens of each of main's runs to `spent`.
+    cost_usd: float = 0.0
+    tokens: int = 0
+
+
+async def _run_main_first(
+    invocation: Invocation, main: OtherSide, watcher: Watcher
+) -> tuple[Invocation, _Spent]:
+    """Return an invocation with main's runs as its baseline, or why there are none; and what they
+    have cost.
     """
+    spent = _Spent()
+
+    def note_spending(cost_usd: float, tokens: int) -> None:
+        nonlocal spent
+        spent = _Spent(cost_usd, tokens)
+
     watcher.note_decision(f"running {main.name}")
     try:
         async with asyncio.timeout(MAIN_ALONE_WITHIN_S):
-            baseline = await main.run_plan(lambda *run: spent.append(run))
+            baseline = await main.run_plan(note_spending)
     except TimeoutError:
         reason = f"{main.name} took too long: over {MAIN_ALONE_WITHIN_S:.0f} s"
         baseline = NoComparison(reason, expected=True)
-    return _compare_with(invocation, baseline, watcher)
+    return _compare_with(invocation, baseline, watcher), spent
 
 
 def _compare_with(
@@ -546,18 +554,19 @@ class _Session:
         """Return main's runs as a baseline, or why there are none."""
         took_s = self._duration_s()
         allowed_s = MAIN_TAKES_AT_MOST * took_s + MAIN_STARTS_WITHIN_S
-        reason = f"{main.name} took too long: over {allowed_s:.0f} s"
         if not runs.done() and not self.run.stopped:
             self.watcher.note_decision(f"waiting for the runs of {main.name}")
             await asyncio.wait([runs], timeout=allowed_s - took_s)
-        if self.run.stopped:
+        if self.run.stopped:  # the budget is used up, maybe by main itself
             reason = f"{main.name} was not run to its end: {self.run.stopped}"
-        elif runs.done():
-            return runs.result()
-        return NoComparison(reason, expected=True)
+            return NoComparison(reason, expected=True)
+        if not runs.done():
+            reason = f"{main.name} took too long: over {allowed_s:.0f} s"
+            return NoComparison(reason, expected=True)
+        return runs.result()
 
     def _note_spending(self, cost_usd: float, tokens: int) -> None:
-        """Count a run of main; end main's runs if that uses up the budget."""
+        """Count what main has spent so far; end main's runs if that uses up the budget."""
         self.run.note_spending(cost_usd, tokens)
         if self.run.stopped and self._main_runs is not None:
             self._main_runs.cancel()

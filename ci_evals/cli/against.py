@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from ci_evals.errors import HostError
 from ci_evals.gate.compare import NoComparison
+from ci_evals.git import GitError
 from ci_evals.hosts import Host, MainCommit
 from ci_evals.merge_base.checkout import CheckoutError
-from ci_evals.merge_base.client import Main, MainSide, open_main, root_of
-from ci_evals.merge_base.commit import find_named
+from ci_evals.merge_base.client import Main, MainSide, open_main
+from ci_evals.merge_base.commit import find_named, find_root
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
@@ -57,19 +58,23 @@ def open_main_of_job(against: str, configs: Sequence[Path], host: Host) -> Itera
     folder = configs[0].absolute().parent
     is_named = against != "auto"
     commit: MainCommit | None = None
+    if is_named:
+        commit = find_named(folder, against)
+    try:
+        root = find_root(folder)
+    except GitError:  # a job without a checkout has no main
+        yield OpenMain()
+        return
     with ExitStack() as stack:
-        if is_named:
-            commit = find_named(folder, against)
-        root = root_of(folder)
         opened = OpenMain()
         try:
-            if root is not None and not is_named:
+            if not is_named:
                 commit = host.find_main(root)
-            if root is not None and commit is not None:
+            if commit is not None:
                 main = stack.enter_context(open_main(commit, root, configs, host.environ))
                 opened = OpenMain(main, is_named=is_named)
-        except (CheckoutError, HostError) as error:
-            name = str(commit) if commit else "main"
+        except (CheckoutError, GitError, HostError) as error:
+            name = commit or "main"
             problem = f"{name} could not be checked out: {error}"
             opened = OpenMain(problem=problem, is_named=is_named)
         # Outside of the `try`, which is not about errors of the block.

@@ -48,6 +48,7 @@ class Spending:
     def __init__(self, budget: Budget) -> None:
         self.cost_usd = 0.0
         self.tokens = 0
+        self._elsewhere = (0.0, 0)
         self._budget = budget
         self._counts_cost = budget.counts_cost  # an answer without a price would count as 0
         self._counts_tokens = budget.max_tokens is not None or budget.per_run.max_tokens is not None
@@ -78,9 +79,11 @@ class Spending:
         return self._used_up()
 
     def add_elsewhere(self, cost_usd: float, tokens: int) -> str | None:
-        """Count a run that another process has made; return why no further run may start."""
-        self.cost_usd += cost_usd
-        self.tokens += tokens
+        """Count all that another process has spent so far; return why no further run may start."""
+        before_usd, before = self._elsewhere
+        self._elsewhere = (cost_usd, tokens)
+        self.cost_usd += cost_usd - before_usd
+        self.tokens += tokens - before
         return self._used_up()
 
     def _used_up(self) -> str | None:
@@ -579,7 +582,7 @@ class Run:
         self._on_result(result)
 
     def note_spending(self, cost_usd: float, tokens: int) -> None:
-        """Count a run of main's code, since the budget covers it, too."""
+        """Count all that main's code has spent so far, since the budget covers it, too."""
         reason = self.spending.add_elsewhere(cost_usd, tokens)
         if reason is not None:
             self.stop(reason)

@@ -18,8 +18,8 @@ from ci_evals.hosts import MainCommit, Remote
 _PREFIX = "ci-evals-main-"
 _LOCK = "lock"
 _ATTEMPTS = 5
-_LINKED = ("node_modules", ".venv")
-"""Folders of installed packages, which a checkout of main would need, too."""
+PACKAGES = ("node_modules", ".venv")
+"""The folders of installed packages, which both sides share."""
 
 
 class CheckoutError(Exception):
@@ -52,7 +52,7 @@ class Worktree:
         return self.folder / resolved.relative_to(self.root)
 
     def list_files(self, *patterns: str) -> Sequence[str]:
-        """Return the paths of the files that git tracks and that match any of some patterns."""
+        """Return the tracked files that match a pattern, or are in a folder of that name."""
         listed = git("ls-files", "-z", "--", *patterns, folder=self.folder)
         return [name for name in listed.split("\0") if name]
 
@@ -62,12 +62,11 @@ class Worktree:
         Files that main's own code writes there are not tracked, so that they don't change it.
         """
         found = hashlib.blake2b(digest_size=16)
-        for folder in sorted(set(folders)):
-            for name in git("ls-files", "-z", "--", ".", folder=folder).split("\0"):
-                path = folder / name
-                found.update(os.fsencode(path))
-                with suppress(OSError):  # removed, or a link to nowhere: then nothing is added
-                    found.update(path.read_bytes())
+        within = [folder.relative_to(self.folder).as_posix() for folder in folders]
+        for name in self.list_files(*within):
+            found.update(os.fsencode(name))
+            with suppress(OSError):  # removed, or a link to nowhere: then nothing is added
+                found.update((self.folder / name).read_bytes())
         return found.hexdigest()
 
 
@@ -178,20 +177,15 @@ def _borrow_objects(root: Path, repository: Path) -> None:
 def _fetch(sha: str, remote: Remote, repository: Path) -> None:
     """Fetch one commit without its history. The credentials are given to that process alone."""
     variables = {}
-    if remote.header is not None:
+    if remote.token is not None:
+        credentials = b64encode(f"{remote.user}:{remote.token.reveal()}".encode()).decode()
         variables = {
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": f"http.{remote.server}/.extraheader",
-            "GIT_CONFIG_VALUE_0": remote.header.reveal(),
+            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {credentials}",
         }
     fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", remote.url, sha)
     git(*fetch, folder=repository, variables=variables)
-
-
-def basic_authorization(user: str, token: str) -> str:
-    """Return the header by which git authenticates over HTTP."""
-    credentials = b64encode(f"{user}:{token}".encode()).decode()
-    return f"Authorization: Basic {credentials}"
 
 
 def link_shared(worktree: Worktree, folder: Path, named: Sequence[str], *, packages: bool) -> None:
@@ -212,7 +206,7 @@ def link_shared(worktree: Worktree, folder: Path, named: Sequence[str], *, packa
     for above in (folder, *folder.parents):
         if not packages or not above.is_relative_to(worktree.root):
             break
-        for name in _LINKED:
+        for name in PACKAGES:
             _link(above / name, worktree)
     for text in named:
         path = Path(os.path.normpath(folder / text))

@@ -1,7 +1,8 @@
-"""The process that runs main's code: reads jobs line by line from stdin, and answers on stdout.
+"""The process that runs main's code: reads plans line by line from stdin, and answers on stdout.
 
 It is started as a file by the parent's interpreter, and takes ci-evals from where the parent has
 it. Stdin is its lifeline: at the end of that, it ends together with everything that it started.
+Both are JSON.
 """
 
 import asyncio
@@ -10,21 +11,23 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 from uuid import uuid4
 
+from pydantic import TypeAdapter
+
 from ci_evals.engine.journal import headers
+from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, ConfigError, UsageError, describe_exception
 from ci_evals.files import write_atomically
-from ci_evals.format import one_line
 from ci_evals.merge_base.environment import is_of_change
 from ci_evals.model.report import Checkout
 from ci_evals.model.result import Result
 from ci_evals.providers.subprocess import kill_all
-from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.reports import report_json
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Invocation, Watcher, execute, halve_budget, halve_limits
@@ -50,29 +53,21 @@ class MainPlan:
         out: the folder for its journal and report.
         revision: main's commit.
         root: the root of the user's checkout, whose modules must not be used.
-        runs: the runs of each cell; None for as many as main's suite says.
-        providers: the providers to run; None for all.
+        overrides: values that win over main's suite; they select no cases.
         cases: the ids of the cases to run, if main has them; None for all.
-        max_concurrency: how many calls may run at once; None for what main's suite says.
         takes_turns: the change runs after main, which leaves half of the budget to it; otherwise,
             both run at once, and half of the calls and of the rates are main's.
-        timeout_s: the longest time for one call; None for what main's suite says.
-        retries: further attempts after a refused or lost call; None for what main's suite says.
         resume: continue the journal of an earlier process.
     """
 
-    config: str
-    out: str
+    config: Path
+    out: Path
     revision: str
-    root: str
-    runs: int | None
-    providers: Sequence[str] | None
+    root: Path
+    overrides: Overrides
     cases: Sequence[str] | None
-    max_concurrency: int | None
     takes_turns: bool
-    timeout_s: float | None = None
-    retries: int | None = None
-    resume: bool = False
+    resume: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,84 +99,76 @@ class _Answers:
 
 
 class _Spending(Watcher):
-    """Tells the parent what each run has cost, since a budget covers both sides."""
+    """Tells the parent what all runs have cost so far, since a budget covers both sides."""
 
     def __init__(self, answers: _Answers) -> None:
         self._answers = answers
+        self._run: Run | None = None
+
+    def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
+        self._run = run
+        return super().watch(run)
 
     def note_result(self, result: Result) -> None:
-        tokens = 0
-        if result.response is not None and result.response.usage is not None:
-            tokens = result.response.usage.total_tokens
-        cost_usd = result.cost_usd or 0.0
-        if result.judging is not None:
-            tokens += result.judging.input_tokens + result.judging.output_tokens
-            cost_usd += result.judging.cost_usd or 0.0
-        self._answers.send({"spent": [cost_usd, tokens]})
+        del result
+        if self._run is not None:
+            spending = self._run.spending
+            self._answers.send({"spent": [spending.cost_usd, spending.tokens]})
 
 
 def serve() -> None:
-    """Answer jobs until stdin ends."""
-    # Copies with other numbers: code under test must neither read the jobs nor write answers.
-    jobs = os.fdopen(os.dup(0), "rb")
+    """Run plans until stdin ends."""
+    # Copies with other numbers: code under test must neither read the plans nor write answers.
+    plans = os.fdopen(os.dup(0), "rb")
     answers = _Answers(os.fdopen(os.dup(1), "wb"))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
-    received: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
-    threading.Thread(target=_read, args=(jobs, received), daemon=True).start()
+    received: SimpleQueue[MainPlan] = SimpleQueue()
+    threading.Thread(target=_read, args=(plans, received), daemon=True).start()
     while True:
-        plan = MainPlan(**received.get())
+        plan = received.get()
         try:
             ran = _run(plan, answers)
         except ConfigError as error:
-            problems = [str(problem) for problem in error.problems]
-            answers.send({"problem": _clean(problems[0])})
+            answers.send({"problem": str(error.problems[0])})
         except CiEvalsError as error:
-            answers.send({"problem": _clean(str(error))})
+            answers.send({"problem": str(error)})
         except Exception as error:  # noqa: BLE001  main's own code may raise anything
-            answers.send({"problem": _clean(describe_exception(error))})
+            answers.send({"problem": describe_exception(error)})
         else:
-            answers.send({"ran": ran})
+            answers.send({"ran": asdict(ran)})
 
 
-def _read(jobs: BinaryIO, received: SimpleQueue[Mapping[str, Any]]) -> None:
-    for line in jobs:
-        received.put(json.loads(line))
+def _read(plans: BinaryIO, received: SimpleQueue[MainPlan]) -> None:
+    for line in plans:
+        received.put(TypeAdapter(MainPlan).validate_json(line))
     kill_all()
     os._exit(_ENDED)
 
 
-def _clean(text: str) -> str:
-    """Return a text on one line, without secrets: an error may quote any of them."""
-    return one_line(Redactor(sensitive_values(os.environ)).clean_text(text), 500)
-
-
-def _run(plan: MainPlan, answers: _Answers) -> Mapping[str, Any]:
-    config = Path(plan.config)
-    for name, value in read_dotenv(config.parent).items():
+def _run(plan: MainPlan, answers: _Answers) -> Ran:
+    for name, value in read_dotenv(plan.config.parent).items():
         os.environ.setdefault(name, value)  # as for the change's code
-    suite = _select(_load(plan, config), plan.cases)
-    out = Path(plan.out)
+    suite = _select(_load(plan), plan.cases)
+    journal, path = plan.out / _JOURNAL, plan.out / _REPORT
     invocation = Invocation(
         suite=suite,
-        journal=out / _JOURNAL,
-        resume=plan.resume and _is_of(out / _JOURNAL, plan.revision),
+        journal=journal,
+        resume=plan.resume and _is_of(journal, plan.revision),
         checkout=Checkout(plan.revision),
         run_id=uuid4().hex,
-        files=out,
+        files=plan.out,
     )
-    (out / _REPORT).unlink(missing_ok=True)  # an earlier one is no evidence of this commit
+    path.unlink(missing_ok=True)  # an earlier one is no evidence of this commit
     report = asyncio.run(execute(invocation, watcher=_Spending(answers))).report
-    path = out / _REPORT
     write_atomically(path, report_json.render(summarize(report, suite.gate)))
-    ran = Ran(
+    return Ran(
         suite=suite.name,
         report=str(path),
         interrupted=report.interrupted,
-        foreign=_foreign_modules(Path(plan.root)),
+        foreign=_foreign_modules(plan.root),
     )
-    return {name: getattr(ran, name) for name in Ran.__slots__}
 
 
 def _is_of(journal: Path, revision: str) -> bool:
@@ -191,18 +178,8 @@ def _is_of(journal: Path, revision: str) -> bool:
     )
 
 
-def _load(plan: MainPlan, config: Path) -> CheckedSuite:
-    overrides = Overrides(
-        runs=plan.runs,
-        providers=None if plan.providers is None else tuple(plan.providers),
-        max_concurrency=plan.max_concurrency,
-        timeout_s=plan.timeout_s,
-        retries=plan.retries,
-        confirm_runs=0,
-        reuse=False,
-        out=Path(plan.out),
-    )
-    suite = load_suite(config, os.environ, overrides)
+def _load(plan: MainPlan) -> CheckedSuite:
+    suite = load_suite(plan.config, os.environ, plan.overrides)
     if plan.takes_turns:
         suite = replace(suite, budget=halve_budget(suite.budget))
     else:

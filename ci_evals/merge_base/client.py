@@ -9,11 +9,13 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.files import write_atomically
@@ -23,8 +25,7 @@ from ci_evals.gate.compare import NoComparison
 from ci_evals.git import GitError
 from ci_evals.hosts import MainCommit
 from ci_evals.merge_base.checkout import CheckoutError, Worktree, check_out, link_shared
-from ci_evals.merge_base.child import MainPlan
-from ci_evals.merge_base.commit import find_root
+from ci_evals.merge_base.child import MainPlan, Ran
 from ci_evals.merge_base.environment import child_environment, import_path
 from ci_evals.providers.subprocess import marked_environment, run_program
 from ci_evals.redaction import Redactor, sensitive_values
@@ -36,6 +37,8 @@ FOLDER = "merge-base"
 """The folder inside the results for main's journal and report."""
 
 _LOG = "log.txt"
+_SIMILAR = 0.5
+"""The share of lines that a moved suite has in common with the old one, as git's own bound."""
 _PREPARE_S = 1800.0
 _LINE_BYTES = 1 << 20
 _LOG_BYTES = 1 << 20
@@ -72,12 +75,8 @@ class Main:
         self.import_path = import_path
         # Code under test may leave it.
         self.working_folder = Path.cwd()
-        self._folders = sorted(folders)
+        self._folders = tuple(folders)
         self._digest = worktree.digest(self._folders)
-
-    @property
-    def commit(self) -> MainCommit:
-        return self.worktree.commit
 
     def check_untouched(self) -> None:
         """Check that main's files are still what was checked out, linked and prepared.
@@ -109,6 +108,7 @@ def open_main(
 
     Raises:
         CheckoutError: the commit could not be checked out.
+        GitError: git cannot list its files.
     """
     with check_out(commit, root) as worktree:
         paths = tuple(import_path(worktree))
@@ -144,7 +144,7 @@ class MainSide:
     @property
     def name(self) -> str:
         """The branch and its commit: `main (0123456)`."""
-        return str(self._main.commit)
+        return str(self._main.worktree.commit)
 
     @property
     def is_switched_off(self) -> bool:
@@ -177,7 +177,7 @@ class MainSide:
         """Run main's suite once, and return its report as a baseline.
 
         Args:
-            note_spending: called with the cost in USD and the tokens of each run that ends.
+            note_spending: called with the cost in USD and the tokens of all runs so far.
         """
         try:
             ran = await self._run_plan(note_spending)
@@ -192,7 +192,7 @@ class MainSide:
     def _not_run(self, why: str) -> NoComparison:
         # Its files are named as in the user's checkout.
         why = why.replace(f"{self._main.worktree.folder}{os.sep}", "")
-        why = self._redactor.clean_text(why)
+        why = one_line(self._redactor.clean_text(why), 500)
         return NoComparison(f"{self.name} could not be run: {why}", expected=True)
 
     @cached_property
@@ -200,7 +200,7 @@ class MainSide:
         """Takes secrets out of what main's code has printed."""
         return Redactor((*self._suite.secrets, *sensitive_values(self._main.environ)))
 
-    async def _run_plan(self, note_spending: Callable[[float, int], None]) -> Mapping[str, Any]:
+    async def _run_plan(self, note_spending: Callable[[float, int], None]) -> Ran:
         worktree, suite = self._main.worktree, self._suite
         await asyncio.to_thread(self._main.check_untouched)
         config = self._find_config()
@@ -214,18 +214,17 @@ class MainSide:
         environ = child_environment(
             worktree, self._main.environ, self._main.import_path, text, settings.env
         )
+        cases = None
+        if suite.selection:
+            cases = [case.id for case in suite.cases]
         plan = MainPlan(
-            config=str(config),
-            out=str(self._out),
+            config=config,
+            out=self._out,
             revision=worktree.commit.sha,
-            root=str(worktree.root),
-            runs=self._overrides.runs,
-            providers=self._overrides.providers,
-            cases=[case.id for case in suite.cases] if suite.selection else None,
-            max_concurrency=self._overrides.max_concurrency,
+            root=worktree.root,
+            overrides=self._overrides_of_main(),
+            cases=cases,
             takes_turns=self.takes_turns,
-            timeout_s=self._overrides.timeout_s,
-            retries=self._overrides.retries,
             resume=self._resume,
         )
         # Not among the results, which may be uploaded: what main's code prints may hold secrets.
@@ -243,6 +242,22 @@ class MainSide:
             write_atomically(self._out / _LOG, [text.encode()])
         await asyncio.to_thread(self._main.check_untouched)
         return ran
+
+    def _overrides_of_main(self) -> Overrides:
+        """Return the values of the command line that hold for main, too.
+
+        Its plan is run once, as it is: nothing is confirmed, and no earlier answer is reused.
+        """
+        return Overrides(
+            runs=self._overrides.runs,
+            providers=self._overrides.providers,
+            max_concurrency=self._overrides.max_concurrency,
+            timeout_s=self._overrides.timeout_s,
+            retries=self._overrides.retries,
+            confirm_runs=0,
+            reuse=False,
+            out=self._out,
+        )
 
     def _check_addresses(self, settings: Against) -> None:
         """Raise MainError if both sides would ask the same service, which has one version only."""
@@ -282,17 +297,18 @@ class MainSide:
             return worktree.folder
         return folder if folder.is_dir() else worktree.folder
 
-    def _read(self, ran: Mapping[str, Any]) -> Baseline | NoComparison:
-        if ran["foreign"]:
-            named = ", ".join(ran["foreign"][:3])
+    def _read(self, ran: Ran) -> Baseline | NoComparison:
+        if ran.foreign:
+            named = ", ".join(ran.foreign[:3])
             raise MainError(f"it would use files of this branch: {named}")
-        if ran["interrupted"]:
-            raise MainError(ran["interrupted"])
+        if ran.interrupted:
+            raise MainError(ran.interrupted)
         from ci_evals.reports.read import read_baseline
 
-        name = self._main.commit.name
+        name = self._main.worktree.commit.name
+        # As the names of the change's own cases are redacted, which they are matched with.
         redactor = Redactor(self._suite.secrets)
-        found = read_baseline((Path(ran["report"]),), ran["suite"], name, redactor=redactor)
+        found = read_baseline((Path(ran.report),), ran.suite, name, redactor=redactor)
         if isinstance(found, NoComparison):
             return found
         return replace(found, suite=self._suite.name, alongside=True)
@@ -305,7 +321,7 @@ def _find_moved(path: Path, worktree: Worktree) -> Path | None:
     as git finds renames. A shallow checkout lacks what git would need for that.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
-    found, most = None, 0.5
+    found, most = None, _SIMILAR
     for name in worktree.list_files(f"*{path.suffix}"):
         if (worktree.root / name).exists():
             continue
@@ -368,7 +384,7 @@ async def _child(folder: Path, environ: Mapping[str, str], log: Path) -> AsyncIt
 
 async def _ask(
     process: Process, plan: MainPlan, note_spending: Callable[[float, int], None], log: Path
-) -> Mapping[str, Any]:
+) -> Ran:
     """Have a plan run, and return what became of it.
 
     Raises:
@@ -376,7 +392,7 @@ async def _ask(
     """
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(json.dumps(asdict(plan)).encode() + b"\n")
+    process.stdin.write(TypeAdapter(MainPlan).dump_json(plan) + b"\n")
     async for line in process.stdout:
         answer = json.loads(line)
         match answer:
@@ -385,7 +401,7 @@ async def _ask(
             case {"problem": problem}:
                 raise MainError(problem)
             case {"ran": ran}:
-                return dict(ran)
+                return Ran(**ran)
     text = f"its process {_describe_end(await process.wait())}"
     if last := _last_line(log):
         text += f": {last}"
@@ -410,11 +426,3 @@ def _read_end(log: Path) -> str:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _LOG_BYTES))
         return file.read().decode("utf-8", "replace")
-
-
-def root_of(folder: Path) -> Path | None:
-    """Return the root of the checkout that a folder is in; None if it is in none."""
-    try:
-        return find_root(folder)
-    except GitError:
-        return None

@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal import journals_at
 from ci_evals.errors import UsageError
 from ci_evals.git import GitError, git
 from ci_evals.hosts import MainCommit
@@ -113,4 +113,4 @@ def _has_changes(folder: Path) -> bool:
 
 def _has_results(path: Path) -> bool:
     """Return True for the results folder of a suite or of several."""
-    return any(any(path.glob(f"{below}{JOURNAL}")) for below in ("", "*/"))
+    return path.is_dir() and any(journal.is_file() for journal in journals_at(path))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from ci_evals.merge_base.checkout import Worktree, link_modules
+from ci_evals.merge_base.checkout import PACKAGES, Worktree, link_modules
 
 _NOT_MAINS = (
     "ACTIONS_",
@@ -85,7 +85,7 @@ def is_of_change(path: Path, root: Path) -> bool:
         return False
     if not path.is_relative_to(root):
         return False
-    return not {"node_modules", ".venv"}.intersection(path.relative_to(root).parts)
+    return not set(PACKAGES).intersection(path.relative_to(root).parts)
 
 
 def _hooked_packages() -> Mapping[str, str]:

@@ -25,9 +25,7 @@ from ci_evals.hosts import (
     Remote,
     committed_baseline,
 )
-from ci_evals.merge_base.checkout import basic_authorization
 from ci_evals.merge_base.commit import find_merge_base, first_parent
-from ci_evals.model.fields import Secret
 from ci_evals.model.report import Checkout
 from ci_evals.plugins.ci.annotations import Annotation
 from ci_evals.plugins.ci.baseline import PATIENCE_S, checkout_problem
@@ -119,12 +117,8 @@ class GitHubActions(Host):
             sha = asyncio.run(ask())
         remote = None
         if context.repository:
-            header = None
-            if context.token:
-                user = "x-access-token"  # the name that GitHub takes for any token
-                header = Secret(basic_authorization(user, context.token.reveal()), "GITHUB_TOKEN")
             url = f"{context.server_url}/{context.repository}"
-            remote = Remote(url, context.server_url, header)
+            remote = Remote(url, context.server_url, "x-access-token", context.token)
         return MainCommit(sha, context.base_ref or "main", remote)
 
     def explain_lost_baseline(self, checkout: Checkout) -> str | None:

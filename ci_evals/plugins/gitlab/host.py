@@ -24,9 +24,7 @@ from ci_evals.hosts import (
     Remote,
     committed_baseline,
 )
-from ci_evals.merge_base.checkout import basic_authorization
 from ci_evals.merge_base.commit import first_parent
-from ci_evals.model.fields import Secret
 from ci_evals.model.report import Checkout
 from ci_evals.plugins.ci.baseline import PATIENCE_S, checkout_problem
 from ci_evals.plugins.ci.places import checkout_of, locate_problems, path_in
@@ -95,13 +93,9 @@ class GitLabCI(Host):
         sha = first_parent(root, request.head_sha) or request.base_sha
         if not sha:
             return None
-        header = None
-        if context.job_token:
-            user = "gitlab-ci-token"
-            header = Secret(basic_authorization(user, context.job_token.reveal()), "CI_JOB_TOKEN")
         server = context.api_url.partition("/api/")[0]
         project_url = request.url.partition("/-/")[0]  # the target's, also in a fork's pipeline
-        remote = Remote(f"{project_url}.git", server, header)
+        remote = Remote(f"{project_url}.git", server, "gitlab-ci-token", context.job_token)
         return MainCommit(sha, request.target_branch or "main", remote)
 
     def explain_lost_baseline(self, checkout: Checkout) -> str | None:
