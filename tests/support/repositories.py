@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import psutil
 from aiohttp import web
+from loopback import on_loopback
 from processes import COMMAND, Finished, ci_evals
 from suites import AGENT, write_files, write_suite
 
@@ -200,11 +201,5 @@ async def serving_git(folder: Path, authorization: str | None = None) -> AsyncIt
     server = GitServer(folder, authorization)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.respond)
-    runner = web.AppRunner(app, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with on_loopback(app) as server.url:
         yield server
-    finally:
-        await runner.cleanup()

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 from aiohttp import web
+from loopback import on_loopback
 
 Fault = Literal["401", "429", "500", "reset"]
 
@@ -99,12 +100,9 @@ async def chatting(server: ChatServer) -> AsyncIterator[ChatServer]:
     """Serve on a free port of loopback."""
     app = web.Application()
     app.router.add_post("/v1/chat/completions", server.complete)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-        yield server
-    finally:
-        server.let_go()
-        await runner.cleanup()
+    async with on_loopback(app, cancels=False, shutdown_timeout_s=0) as url:
+        server.url = f"{url}/v1"
+        try:
+            yield server
+        finally:
+            server.let_go()

@@ -9,6 +9,7 @@ from email.utils import format_datetime
 from typing import Any, NamedTuple
 
 from aiohttp import web
+from loopback import on_loopback
 from yarl import URL
 
 from fakes.github_contract import Exchange, violations
@@ -237,9 +238,4 @@ async def github(
 async def _served(stack: AsyncExitStack, path: str, handler: Callable[[web.Request], Any]) -> str:
     app = web.Application(client_max_size=64 * 1024 * 1024)
     app.router.add_route("*", path, handler)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    return f"http://127.0.0.1:{runner.addresses[0][1]}"
+    return await stack.enter_async_context(on_loopback(app))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from aiohttp import web
+from loopback import on_loopback
 
 from ci_evals.engine.resources import open_resources
 from ci_evals.model.case import Case
@@ -74,15 +75,8 @@ async def serving() -> AsyncIterator[FakeServer]:
     server = FakeServer()
     app = web.Application(client_max_size=256 * 1024 * 1024)
     app.router.add_route("*", "/{path:.*}", server.respond)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with on_loopback(app) as server.url:
         yield server
-    finally:
-        await runner.cleanup()
 
 
 def _encoded(body: Any) -> bytes:
