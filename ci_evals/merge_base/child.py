@@ -41,6 +41,7 @@ _REPORT = "main.json"
 """The names of main's files. Whatever looks for the change's journal or report, in a folder or in
 an artifact, must not find main's.
 """
+_PROBLEM_CHARACTERS = 10_000  # the parent reads no line of any length
 _ENDED = 137  # the exit code that shells report for SIGKILL
 
 
@@ -97,6 +98,10 @@ class _Answers:
         self._stream.write(json.dumps(answer).encode() + b"\n")
         self._stream.flush()
 
+    def send_problem(self, text: str) -> None:
+        """Say why a plan could not be run. The parent takes secrets out, and shortens the rest."""
+        self.send({"problem": text[:_PROBLEM_CHARACTERS]})
+
 
 class _Spending(Watcher):
     """Tells the parent what all runs have cost so far, since a budget covers both sides."""
@@ -131,11 +136,11 @@ def serve() -> None:
         try:
             ran = _run(plan, answers)
         except ConfigError as error:
-            answers.send({"problem": str(error.problems[0])})
+            answers.send_problem(str(error.problems[0]))
         except CiEvalsError as error:
-            answers.send({"problem": str(error)})
+            answers.send_problem(str(error))
         except Exception as error:  # noqa: BLE001  main's own code may raise anything
-            answers.send({"problem": describe_exception(error)})
+            answers.send_problem(describe_exception(error))
         else:
             answers.send({"ran": asdict(ran)})
 

@@ -7,8 +7,8 @@ import shlex
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -230,14 +230,17 @@ class MainSide:
         # Not among the results, which may be uploaded: what main's code prints may hold secrets.
         log = worktree.folder.parent / _LOG
         log.touch()
+        process = None
         try:
             # Whatever main's code starts ends with the context, or with this process.
             async with marked_environment(environ) as marked:
                 await _prepare(settings, config.parent, marked)
                 await asyncio.to_thread(self._main.accept_changes)
-                async with _child(self._working_folder(), marked, log) as process:
-                    ran = await _ask(process, plan, note_spending, log)
+                process = await _start(self._working_folder(), marked, log)
+                ran = await _ask(process, plan, note_spending, log)
         finally:
+            if process is not None:
+                await _end(process)
             text = self._redactor.clean_text(_read_end(log))
             write_atomically(self._out / _LOG, [text.encode()])
         await asyncio.to_thread(self._main.check_untouched)
@@ -355,15 +358,14 @@ async def _prepare(settings: Against, folder: Path, environ: Mapping[str, str]) 
         raise MainError(f"{what} {_describe_end(ended.status)}: {ended.reason}")
 
 
-@asynccontextmanager
-async def _child(folder: Path, environ: Mapping[str, str], log: Path) -> AsyncIterator[Process]:
-    """Start the process that runs main's code, and kill it at the end of the block."""
+async def _start(folder: Path, environ: Mapping[str, str], log: Path) -> Process:
+    """Start the process that runs main's code."""
     script = Path(__file__).with_name("child_main.py")
     options: dict[str, Any] = {"start_new_session": True}
     if sys.platform == "win32":
         options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     with log.open("wb") as stderr:
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # its folder has modules with common names
             str(script),
@@ -375,11 +377,16 @@ async def _child(folder: Path, environ: Mapping[str, str], log: Path) -> AsyncIt
             limit=_LINE_BYTES,
             **options,
         )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
+
+
+async def _end(process: Process) -> None:
+    """Kill a process, unless it has ended, and wait until its pipes are closed.
+
+    Pipes that outlive the event loop would complain when they are collected.
+    """
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.communicate()
 
 
 async def _ask(
