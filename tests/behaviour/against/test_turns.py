@@ -123,26 +123,29 @@ def noted(who):
 
 def answer(question):
     note("WHO")
-    while "WHO" == "main" and noted("change") < CASES:
+    while "WHO" == "main" and (noted("change") < CASES or noted("main") > AFFORDED):
         time.sleep(0.01)
     return {"output": question, "cost_usd": {"main": 1.0, "change": 0.25}["WHO"]}
 """
 COSTLY_CASES = 12
+AFFORDED = 2
+"""Calls of main that use up what 12 calls of the change leave of 5 USD. The next one never ends."""
 
 
 async def test_a_budget_covers_both_sides(tmp_path: Path) -> None:
     """Main is cut once both have spent it, though neither has alone."""
-    shop = costly_shop(tmp_path, COSTLY.replace("CASES", str(COSTLY_CASES)), max_concurrency=2)
+    agent = COSTLY.replace("CASES", str(COSTLY_CASES)).replace("AFFORDED", str(AFFORDED))
+    shop = costly_shop(tmp_path, agent, max_concurrency=2)
     ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
     assert (tmp_path / "change").read_text() == "$" * COSTLY_CASES
-    assert len((tmp_path / "main").read_text()) <= 3, "two, and one that was under way"
+    assert len((tmp_path / "main").read_text()) <= AFFORDED + 1, "one was under way"
     assert "12 of 12 runs passed" in " ".join(ended.out.split())
     assert "the budget of $5 is used up" in " ".join(ended.out.split())
     assert "Traceback" not in ended.err
 
 
 async def test_main_that_runs_first_leaves_half_of_a_budget_to_the_change(tmp_path: Path) -> None:
-    shop = costly_shop(tmp_path, COSTLY.replace("CASES", "0"), max_concurrency=1)
+    shop = costly_shop(tmp_path, COSTLY.replace("CASES", "0").replace("AFFORDED", "99"), max_concurrency=1)
     ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
     assert len((tmp_path / "main").read_text()) == 3, "of 2.50 USD, one at a time"
     assert len((tmp_path / "change").read_text()) == 8, "of the other 2 USD"
