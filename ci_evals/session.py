@@ -83,8 +83,11 @@ MAIN_ALONE_WITHIN_S = 3600.0
 DAY_S = 24 * 60 * 60.0
 
 
-class OtherSide(Protocol):
-    """Main's code, which runs the same suite alongside the change, as its baseline."""
+class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
+    """Main's code, which runs the same suite alongside the change.
+
+    The end of the context ends what it has started.
+    """
 
     @property
     def name(self) -> str:
@@ -114,6 +117,8 @@ class Invocation:
         sources: journals whose results are reused.
         merge: reuse errored runs as well; the sources are shards of this suite.
         run_missing: run cells without a result; otherwise only report.
+        beyond_plan: run each of these cells so many times beyond its planned runs, and nothing
+            else; None for the plan.
         shard: run only this share of the cells.
         durations_s: the mean duration of a run of each cell, to balance shards by.
         replay: a recording that answers before any provider is called.
@@ -141,6 +146,7 @@ class Invocation:
     sources: tuple[Path, ...] = ()
     merge: bool = False
     run_missing: bool = True
+    beyond_plan: Mapping[CellKey, int] | None = None
     shard: Shard | None = None
     durations_s: Mapping[CellKey, float] = field(default_factory=dict)
     replay: Path | None = None
@@ -174,9 +180,12 @@ class Invocation:
         return tuple(dict.fromkeys((runs, (runs + max_runs) // 2, max_runs)))
 
     def plan(self, runs: int) -> RunPlan:
-        """Plan `runs` runs of every cell of the suite or of its shard."""
+        """Plan `runs` runs of every cell of the suite or of its shard, or what goes beyond them."""
         suite = self.suite
         plan = plan_runs(suite.cases, suite.columns, runs)
+        if self.beyond_plan is not None:
+            more = [(cell, self.beyond_plan.get(key, 0)) for cell, key in enumerate(plan.keys)]
+            return plan_further_runs(plan, dict(more))
         if self.shard is None:
             return plan
         return plan_runs(
@@ -248,7 +257,11 @@ async def execute(
             touched.
         StorageError: a journal cannot be read or written.
     """
-    watcher = watcher or Watcher()
+    async with invocation.main or nullcontext():
+        return await _execute(invocation, watcher or Watcher(), stop or Stop())
+
+
+async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Executed:
     spent = _Spent()
     if invocation.main is not None and invocation.main.takes_turns:
         # Before anything of the change is open: the two would occupy the same port.
@@ -295,7 +308,7 @@ async def execute(
             session = _Session(
                 invocation, run, journal, recordings, redactor, watcher, continued, time.time()
             )
-            report = await session.execute(stop or Stop())
+            report = await session.execute(stop)
             return Executed(report, session.invocation.baseline)
 
 

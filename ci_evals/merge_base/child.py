@@ -1,8 +1,8 @@
-"""The process that runs main's code: reads plans line by line from stdin, and answers on stdout.
+"""The process that runs main's code: reads jobs line by line from stdin, and answers on stdout.
 
 It is started as a file by the parent's interpreter, and takes ci-evals from where the parent has
 it. Stdin is its lifeline: at the end of that, it ends together with everything that it started.
-Both are JSON.
+The first line names main's suite, each further one is a job. All lines are JSON.
 """
 
 import asyncio
@@ -13,19 +13,21 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 from uuid import uuid4
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from ci_evals.engine.journal import headers
 from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, ConfigError, UsageError, describe_exception
 from ci_evals.files import write_atomically
 from ci_evals.merge_base.environment import is_of_change
-from ci_evals.model.report import Checkout
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Checkout, RunRecord, SuiteReport
 from ci_evals.model.result import Result
 from ci_evals.providers.subprocess import kill_all
 from ci_evals.reports import report_json
@@ -46,8 +48,8 @@ _ENDED = 137  # the exit code that shells report for SIGKILL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MainPlan:
-    """What to run of main's suite.
+class MainSuite:
+    """Main's suite, and how it is run.
 
     Args:
         config: main's suite file.
@@ -56,8 +58,8 @@ class MainPlan:
         root: the root of the user's checkout, whose modules must not be used.
         overrides: values that win over main's suite; they select no cases.
         cases: the ids of the cases to run, if main has them; None for all.
-        takes_turns: the change runs after main, which leaves half of the budget to it; otherwise,
-            both run at once, and half of the calls and of the rates are main's.
+        takes_turns: the two sides never run at once, so that each has half of the budget;
+            otherwise, half of the calls and of the rates are main's.
         resume: continue the journal of an earlier process.
     """
 
@@ -72,20 +74,45 @@ class MainPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """What became of a plan.
+class PlanJob:
+    """Run the plan of main's suite once."""
+
+    do: Literal["run the plan"] = "run the plan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellsJob:
+    """Run some cells beyond the plan of main's suite.
 
     Args:
-        suite: the name of main's suite.
-        report: the path of main's report.json.
-        interrupted: why not everything was run; None if it was.
-        foreign: files of the change that main's code has imported.
+        totals: the number of such runs of each cell, those of earlier jobs included.
     """
 
-    suite: str
-    report: str
-    interrupted: str | None
-    foreign: Sequence[str]
+    totals: Sequence[tuple[CellKey, int]]
+    do: Literal["run cells"] = "run cells"
+
+
+Job = Annotated[PlanJob | CellsJob, Field(discriminator="do")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What became of a job.
+
+    Args:
+        foreign: files of the change that main's code has imported.
+        interrupted: why not everything was run; None if it was.
+        suite: the name of main's suite.
+        report: the path of main's report.json, of its plan.
+        outcomes: of each cell that main has, whether its runs beyond the plan passed, in order;
+            None for a run without a grade.
+    """
+
+    foreign: Sequence[str] = ()
+    interrupted: str | None = None
+    suite: str = ""
+    report: str = ""
+    outcomes: Sequence[tuple[CellKey, Sequence[bool | None]]] = ()
 
 
 class _Answers:
@@ -99,7 +126,7 @@ class _Answers:
         self._stream.flush()
 
     def send_problem(self, text: str) -> None:
-        """Say why a plan could not be run. The parent takes secrets out, and shortens the rest."""
+        """Say why a job could not be done. The parent takes secrets out, and shortens the rest."""
         self.send({"problem": text[:_PROBLEM_CHARACTERS]})
 
 
@@ -109,32 +136,45 @@ class _Spending(Watcher):
     def __init__(self, answers: _Answers) -> None:
         self._answers = answers
         self._run: Run | None = None
+        self._cost_usd, self._tokens = 0.0, 0
+        """What the runs of earlier jobs have cost."""
 
     def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
+        self._cost_usd, self._tokens = self.so_far
         self._run = run
         return super().watch(run)
 
+    @property
+    def so_far(self) -> tuple[float, int]:
+        """The cost in USD and the tokens of all runs."""
+        if self._run is None:
+            return self._cost_usd, self._tokens
+        spending = self._run.spending
+        return self._cost_usd + spending.cost_usd, self._tokens + spending.tokens
+
     def note_result(self, result: Result) -> None:
         del result
-        if self._run is not None:
-            spending = self._run.spending
-            self._answers.send({"spent": [spending.cost_usd, spending.tokens]})
+        self._answers.send({"spent": self.so_far})
 
 
 def serve() -> None:
-    """Run plans until stdin ends."""
-    # Copies with other numbers: code under test must neither read the plans nor write answers.
-    plans = os.fdopen(os.dup(0), "rb")
+    """Do jobs until stdin ends."""
+    # Copies with other numbers: code under test must neither read the jobs nor write answers.
+    lines = os.fdopen(os.dup(0), "rb")
     answers = _Answers(os.fdopen(os.dup(1), "wb"))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
-    received: SimpleQueue[MainPlan] = SimpleQueue()
-    threading.Thread(target=_read, args=(plans, received), daemon=True).start()
+    received: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_read, args=(lines, received), daemon=True).start()
+    main = None
     while True:
-        plan = received.get()
+        line = received.get()
         try:
-            ran = _run(plan, answers)
+            if main is None:
+                main = _Main(TypeAdapter(MainSuite).validate_json(line), answers)
+                continue
+            done = main.do(TypeAdapter[Job](Job).validate_json(line))
         except ConfigError as error:
             answers.send_problem(str(error.problems[0]))
         except CiEvalsError as error:
@@ -142,38 +182,85 @@ def serve() -> None:
         except Exception as error:  # noqa: BLE001  main's own code may raise anything
             answers.send_problem(describe_exception(error))
         else:
-            answers.send({"ran": asdict(ran)})
+            answers.send({"done": asdict(done)})
 
 
-def _read(plans: BinaryIO, received: SimpleQueue[MainPlan]) -> None:
-    for line in plans:
-        received.put(TypeAdapter(MainPlan).validate_json(line))
+def _read(lines: BinaryIO, received: SimpleQueue[bytes]) -> None:
+    for line in lines:
+        received.put(line)
     kill_all()
     os._exit(_ENDED)
 
 
-def _run(plan: MainPlan, answers: _Answers) -> Ran:
-    for name, value in read_dotenv(plan.config.parent).items():
-        os.environ.setdefault(name, value)  # as for the change's code
-    suite = _select(_load(plan), plan.cases)
-    journal, path = plan.out / _JOURNAL, plan.out / _REPORT
-    invocation = Invocation(
-        suite=suite,
-        journal=journal,
-        resume=plan.resume and _is_of(journal, plan.revision),
-        checkout=Checkout(plan.revision),
-        run_id=uuid4().hex,
-        files=plan.out,
-    )
-    path.unlink(missing_ok=True)  # an earlier one is no evidence of this commit
-    report = asyncio.run(execute(invocation, watcher=_Spending(answers))).report
-    write_atomically(path, report_json.render(summarize(report, suite.gate)))
-    return Ran(
-        suite=suite.name,
-        report=str(path),
-        interrupted=report.interrupted,
-        foreign=_foreign_modules(plan.root),
-    )
+class _Main:
+    """Main's suite, which is loaded by the first job."""
+
+    def __init__(self, named: MainSuite, answers: _Answers) -> None:
+        self._named = named
+        self._spending = _Spending(answers)
+        self._resume = named.resume
+
+    @cached_property
+    def _suite(self) -> CheckedSuite:
+        named = self._named
+        for name, value in read_dotenv(named.config.parent).items():
+            os.environ.setdefault(name, value)  # as for the change's code
+        suite = load_suite(named.config, os.environ, named.overrides)
+        if named.takes_turns:
+            suite = replace(suite, budget=halve_budget(suite.budget))
+        else:
+            suite = halve_limits(suite)
+        suite = replace(suite, max_runs=None, stop_early=False)
+        return _select(suite, named.cases)
+
+    def do(self, job: PlanJob | CellsJob) -> Done:
+        """Do a job, and return what became of it.
+
+        Raises:
+            Exception: main's suite cannot be loaded, opened or run.
+        """
+        match job:
+            case PlanJob():
+                done = self._run_plan()
+            case CellsJob():
+                done = self._run_cells(job)
+        return replace(done, foreign=_foreign_modules(self._named.root))
+
+    def _run_plan(self) -> Done:
+        path = self._named.out / _REPORT
+        path.unlink(missing_ok=True)  # an earlier one is no evidence of this commit
+        report = self._execute()
+        write_atomically(path, report_json.render(summarize(report, self._suite.gate)))
+        return Done(suite=self._suite.name, report=str(path), interrupted=report.interrupted)
+
+    def _run_cells(self, job: CellsJob) -> Done:
+        report = self._execute(dict(job.totals))
+        outcomes = []
+        for cell, runs in enumerate(report.plan.counts):
+            if runs:
+                records = [report.records.get(index) for index in report.plan.indices(cell)]
+                outcomes.append((report.plan.key(cell), [_outcome(record) for record in records]))
+        return Done(interrupted=report.interrupted, outcomes=outcomes)
+
+    def _execute(self, beyond_plan: Mapping[CellKey, int] | None = None) -> SuiteReport:
+        named, journal = self._named, self._named.out / _JOURNAL
+        invocation = Invocation(
+            suite=self._suite,
+            beyond_plan=beyond_plan,
+            journal=journal,
+            resume=self._resume and _is_of(journal, named.revision),
+            checkout=Checkout(named.revision),
+            run_id=uuid4().hex,
+            files=named.out,
+        )
+        self._resume = True  # from now on, the journal is this process's own
+        return asyncio.run(execute(invocation, watcher=self._spending)).report
+
+
+def _outcome(record: RunRecord | None) -> bool | None:
+    if record is None or not record.graded:
+        return None
+    return record.status == "passed"
 
 
 def _is_of(journal: Path, revision: str) -> bool:
@@ -181,15 +268,6 @@ def _is_of(journal: Path, revision: str) -> bool:
     return journal.exists() and all(
         header.suite.revision == revision for header in headers(journal)
     )
-
-
-def _load(plan: MainPlan) -> CheckedSuite:
-    suite = load_suite(plan.config, os.environ, plan.overrides)
-    if plan.takes_turns:
-        suite = replace(suite, budget=halve_budget(suite.budget))
-    else:
-        suite = halve_limits(suite)
-    return replace(suite, max_runs=None, stop_early=False)
 
 
 def _select(suite: CheckedSuite, cases: Sequence[str] | None) -> CheckedSuite:

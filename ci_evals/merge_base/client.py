@@ -7,13 +7,14 @@ import shlex
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from pydantic import TypeAdapter
 
@@ -25,8 +26,9 @@ from ci_evals.gate.compare import NoComparison
 from ci_evals.git import GitError
 from ci_evals.hosts import MainCommit
 from ci_evals.merge_base.checkout import CheckoutError, Worktree, check_out, link_shared
-from ci_evals.merge_base.child import MainPlan, Ran
+from ci_evals.merge_base.child import CellsJob, Done, Job, MainSuite, PlanJob
 from ci_evals.merge_base.environment import child_environment, import_path
+from ci_evals.model.plan import CellKey
 from ci_evals.providers.subprocess import marked_environment, run_program
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.suite.load import load_against
@@ -40,7 +42,7 @@ _LOG = "log.txt"
 _SIMILAR = 0.5
 """The share of lines that a moved suite has in common with the old one, as git's own bound."""
 _PREPARE_S = 1800.0
-_LINE_BYTES = 1 << 20
+_LINE_BYTES = 1 << 24
 _LOG_BYTES = 1 << 20
 """So much of what main's code prints is kept: the end."""
 
@@ -51,6 +53,10 @@ class MainError(Exception):
 
 class NewSuiteError(MainError):
     """Main does not have the suite; the text is its path."""
+
+
+_FAILURES = (MainError, CheckoutError, ConfigError, GitError, OSError, StorageError)
+"""The errors for which main could not be run."""
 
 
 class Main:
@@ -121,8 +127,17 @@ def open_main(
         yield Main(worktree, folders, environ, paths)
 
 
+class _Running(NamedTuple):
+    """The process that runs main's code, and the file that it prints into."""
+
+    process: Process
+    log: Path
+
+
 class MainSide:
-    """One suite as main has it, whose runs are the baseline of the change's.
+    """One suite as main has it, which is run to be compared with the change's.
+
+    Its process is started by the first job, and ended with the context.
 
     Args:
         main: main's files.
@@ -140,6 +155,15 @@ class MainSide:
         self._overrides = overrides
         self._out = suite.out.absolute() / FOLDER
         self._folder = suite.folder.absolute()
+        self._stack = AsyncExitStack()
+        self._running: _Running | None = None
+        self._totals: Counter[CellKey] = Counter()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
 
     @property
     def name(self) -> str:
@@ -180,16 +204,36 @@ class MainSide:
             note_spending: called with the cost in USD and the tokens of all runs so far.
         """
         try:
-            ran = await self._run_plan(note_spending)
-            return self._read(ran)
-        except NewSuiteError as error:
-            return NoComparison(f"{self.name} has no {error}")
-        except ConfigError as error:
-            return self._not_run(str(error.problems[0]))
-        except (MainError, CheckoutError, GitError, OSError, StorageError) as error:
-            return self._not_run(str(error))
+            return self._read(await self._do(PlanJob(), note_spending))
+        except _FAILURES as error:
+            return self._not_run(error)
 
-    def _not_run(self, why: str) -> NoComparison:
+    async def run_cells(
+        self, runs: Mapping[CellKey, int], note_spending: Callable[[float, int], None]
+    ) -> Mapping[CellKey, Sequence[bool | None]] | NoComparison:
+        """Run cells of main's suite beyond its plan, and return whether each run passed, in order;
+        None for a run without a grade. Cells that main does not have are left out.
+
+        Args:
+            runs: the number of further runs of each cell.
+            note_spending: called with the cost in USD and the tokens of all runs so far.
+        """
+        totals = self._totals + Counter(runs)
+        job = CellsJob(totals=[(key, totals[key]) for key in runs])
+        try:
+            done = await self._do(job, note_spending)
+        except _FAILURES as error:
+            return self._not_run(error)
+        self._totals = totals
+        return {key: outcomes[-runs[key] :] for key, outcomes in done.outcomes}
+
+    def _not_run(self, error: Exception) -> NoComparison:
+        """Return why main could not be run."""
+        if isinstance(error, NewSuiteError):
+            return NoComparison(f"{self.name} has no {error}")
+        why = str(error)
+        if isinstance(error, ConfigError):
+            why = str(error.problems[0])
         # Its files are named as in the user's checkout.
         why = why.replace(f"{self._main.worktree.folder}{os.sep}", "")
         why = one_line(self._redactor.clean_text(why), 500)
@@ -200,9 +244,36 @@ class MainSide:
         """Takes secrets out of what main's code has printed."""
         return Redactor((*self._suite.secrets, *sensitive_values(self._main.environ)))
 
-    async def _run_plan(self, note_spending: Callable[[float, int], None]) -> Ran:
-        worktree, suite = self._main.worktree, self._suite
+    async def _do(self, job: Job, note_spending: Callable[[float, int], None]) -> Done:
+        """Have the process do a job, and return what became of it.
+
+        Raises:
+            CheckoutError: what both sides share cannot be linked.
+            ConfigError: main's key `against` is wrong.
+            GitError: git cannot list main's files.
+            MainError: main could not be run, or not by its own code.
+            OSError: the process cannot be started.
+        """
         await asyncio.to_thread(self._main.check_untouched)
+        if self._running is None:
+            self._running = await self._start()
+        try:
+            done = await _ask(self._running, job, note_spending)
+        except BaseException:  # cancelled, too: nobody reads what it still answers
+            await self._stack.aclose()
+            self._running = None
+            raise
+        await asyncio.to_thread(self._main.check_untouched)
+        if done.foreign:
+            named = ", ".join(done.foreign[:3])
+            raise MainError(f"it would use files of this branch: {named}")
+        if done.interrupted:
+            raise MainError(done.interrupted)
+        return done
+
+    async def _start(self) -> _Running:
+        """Link and prepare main's files, and start the process that runs their code."""
+        worktree, suite = self._main.worktree, self._suite
         config = self._find_config()
         text = config.read_text(encoding="utf-8", errors="replace")
         settings = load_against(config, self._main.environ) or Against()
@@ -217,7 +288,7 @@ class MainSide:
         cases = None
         if suite.selection:
             cases = [case.id for case in suite.cases]
-        plan = MainPlan(
+        main = MainSuite(
             config=config,
             out=self._out,
             revision=worktree.commit.sha,
@@ -230,21 +301,21 @@ class MainSide:
         # Not among the results, which may be uploaded: what main's code prints may hold secrets.
         log = worktree.folder.parent / _LOG
         log.touch()
-        process = None
-        try:
-            # Whatever main's code starts ends with the context, or with this process.
-            async with marked_environment(environ) as marked:
-                await _prepare(settings, config.parent, marked)
-                await asyncio.to_thread(self._main.accept_changes)
-                process = await _start(self._working_folder(), marked, log)
-                ran = await _ask(process, plan, note_spending, log)
-        finally:
-            if process is not None:
-                await _end(process)
-            text = self._redactor.clean_text(_read_end(log))
-            write_atomically(self._out / _LOG, [text.encode()])
-        await asyncio.to_thread(self._main.check_untouched)
-        return ran
+        self._stack.callback(self._keep, log)
+        # Whatever main's code starts ends with the context, or with this process.
+        marked = await self._stack.enter_async_context(marked_environment(environ))
+        await _prepare(settings, config.parent, marked)
+        await asyncio.to_thread(self._main.accept_changes)
+        process = await _start(self._working_folder(), marked, log)
+        self._stack.push_async_callback(_end, process)
+        assert process.stdin is not None
+        process.stdin.write(TypeAdapter(MainSuite).dump_json(main) + b"\n")
+        return _Running(process, log)
+
+    def _keep(self, log: Path) -> None:
+        """Keep what main's code has printed, without secrets."""
+        text = self._redactor.clean_text(_read_end(log))
+        write_atomically(self._out / _LOG, [text.encode()])
 
     def _overrides_of_main(self) -> Overrides:
         """Return the values of the command line that hold for main, too.
@@ -300,18 +371,18 @@ class MainSide:
             return worktree.folder
         return folder if folder.is_dir() else worktree.folder
 
-    def _read(self, ran: Ran) -> Baseline | NoComparison:
-        if ran.foreign:
-            named = ", ".join(ran.foreign[:3])
-            raise MainError(f"it would use files of this branch: {named}")
-        if ran.interrupted:
-            raise MainError(ran.interrupted)
+    def _read(self, done: Done) -> Baseline | NoComparison:
+        """Return main's report as a baseline.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
         from ci_evals.reports.read import read_baseline
 
         name = self._main.worktree.commit.name
         # As the names of the change's own cases are redacted, which they are matched with.
         redactor = Redactor(self._suite.secrets)
-        found = read_baseline((Path(ran.report),), ran.suite, name, redactor=redactor)
+        found = read_baseline((Path(done.report),), done.suite, name, redactor=redactor)
         if isinstance(found, NoComparison):
             return found
         return replace(found, suite=self._suite.name, alongside=True)
@@ -389,17 +460,16 @@ async def _end(process: Process) -> None:
     await process.communicate()
 
 
-async def _ask(
-    process: Process, plan: MainPlan, note_spending: Callable[[float, int], None], log: Path
-) -> Ran:
-    """Have a plan run, and return what became of it.
+async def _ask(running: _Running, job: Job, note_spending: Callable[[float, int], None]) -> Done:
+    """Have a job done, and return what became of it.
 
     Raises:
-        MainError: it could not be run, or the process ended.
+        MainError: it could not be done, or the process ended.
     """
+    process, log = running
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(TypeAdapter(MainPlan).dump_json(plan) + b"\n")
+    process.stdin.write(TypeAdapter[Job](Job).dump_json(job) + b"\n")
     async for line in process.stdout:
         answer = json.loads(line)
         match answer:
@@ -407,8 +477,8 @@ async def _ask(
                 note_spending(cost_usd, tokens)
             case {"problem": problem}:
                 raise MainError(problem)
-            case {"ran": ran}:
-                return Ran(**ran)
+            case {"done": done}:
+                return TypeAdapter(Done).validate_python(done)
     text = f"its process {_describe_end(await process.wait())}"
     if last := _last_line(log):
         text += f": {last}"

@@ -145,7 +145,9 @@ async def test_a_budget_covers_both_sides(tmp_path: Path) -> None:
 
 
 async def test_main_that_runs_first_leaves_half_of_a_budget_to_the_change(tmp_path: Path) -> None:
-    shop = costly_shop(tmp_path, COSTLY.replace("CASES", "0").replace("AFFORDED", "99"), max_concurrency=1)
+    shop = costly_shop(
+        tmp_path, COSTLY.replace("CASES", "0").replace("AFFORDED", "99"), max_concurrency=1
+    )
     ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
     assert len((tmp_path / "main").read_text()) == 3, "of 2.50 USD, one at a time"
     assert len((tmp_path / "change").read_text()) == 8, "of the other 2 USD"
