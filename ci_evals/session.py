@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.interrupt import Stop
@@ -64,6 +64,7 @@ from ci_evals.model.report import (
     move_records,
 )
 from ci_evals.model.result import Result, RunError
+from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.model.rules import Budget, Gate
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.redaction import Redactor
@@ -72,6 +73,9 @@ from ci_evals.reports.files import remove_reports
 from ci_evals.reports.view import reasons_of
 from ci_evals.stats.thresholds import FURTHER_ROUNDS
 from ci_evals.suite.types import CheckedSuite
+
+if TYPE_CHECKING:
+    from ci_evals.ruling import Ruling
 
 MAX_NAMES = 5
 MAIN_TAKES_AT_MOST = 3
@@ -105,6 +109,12 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         Each call of `note_spending` is told the cost in USD and the tokens of all runs so far.
         """
 
+    async def describe(self) -> MainRules | NoComparison:
+        """Return what main's suite asks and expects, or why that is not known."""
+
+    async def grade(self, answers: StoredAnswers) -> Sequence[bool | None] | NoComparison:
+        """Return whether each answer passes main's checks, or why that is not known."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Invocation:
@@ -133,8 +143,8 @@ class Invocation:
         files: the folder for files in answers, where reports of an earlier run are removed; None
             keeps none.
         baseline: what to compare with, or why there is nothing; None for no comparison.
-        main: main's code, to be run alongside and compared with; if it cannot be run, `baseline`
-            says why there is nothing else.
+        main: main's code, whose checks grade the answers where the change has edited them; it is
+            run alongside and compared with where `baseline` says why there is nothing else.
         first: the cases to run first.
         failed_before: the cases outside a selection that did not pass when they last ran.
         on_default_branch: True on the default branch; None if that is unknown.
@@ -164,6 +174,11 @@ class Invocation:
     first: frozenset[str] = frozenset()
     failed_before: tuple[str, ...] = ()
     on_default_branch: bool | None = None
+
+    @property
+    def runs_main(self) -> bool:
+        """Return True if main's plan is run: it has left no report to be compared with."""
+        return self.main is not None and not isinstance(self.baseline, Baseline)
 
     @property
     def rounds(self) -> tuple[int, ...]:
@@ -263,11 +278,15 @@ async def execute(
 
 async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Executed:
     spent = _Spent()
-    if invocation.main is not None and invocation.main.takes_turns:
-        # Before anything of the change is open: the two would occupy the same port.
-        invocation, spent = await _run_main_first(invocation, invocation.main, watcher)
-    elif invocation.main is not None:
-        invocation = replace(invocation, suite=halve_limits(invocation.suite))
+    main = invocation.main
+    runs_alongside = False
+    if main is not None and invocation.runs_main:
+        if main.takes_turns:
+            # Before anything of the change is open: the two would occupy the same port.
+            invocation, spent = await _run_main_first(invocation, main, watcher)
+        else:
+            invocation = replace(invocation, suite=halve_limits(invocation.suite))
+            runs_alongside = True
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
     invocation = _with_absolute_paths(invocation)
     # Nothing in the results folder is replaced until everything is open: a mistake in the suite
@@ -306,7 +325,15 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
             run.first = invocation.first
             run.note_spending(spent.cost_usd, spent.tokens)
             session = _Session(
-                invocation, run, journal, recordings, redactor, watcher, continued, time.time()
+                invocation,
+                run,
+                journal,
+                recordings,
+                redactor,
+                watcher,
+                continued,
+                time.time(),
+                runs_alongside=runs_alongside,
             )
             report = await session.execute(stop)
             return Executed(report, session.invocation.baseline)
@@ -350,7 +377,7 @@ def _compare_with(
         known = invocation.baseline
         if isinstance(known, NoComparison):  # why there is no stored report, either
             baseline = replace(known, reason=f"{known.reason}; {baseline.reason}")
-    return replace(invocation, baseline=baseline, main=None)
+    return replace(invocation, baseline=baseline)
 
 
 def _with_absolute_paths(invocation: Invocation) -> Invocation:
@@ -478,6 +505,7 @@ class _Session:
         watcher: follows the progress.
         continued: the journals of earlier invocations.
         started_at: seconds since 1970.
+        runs_alongside: main's plan is run at the same time.
     """
 
     invocation: Invocation
@@ -488,8 +516,10 @@ class _Session:
     watcher: Watcher
     continued: Sequence[Path]
     started_at: float
+    runs_alongside: bool
     start: float = field(default_factory=time.perf_counter)
     _main_runs: asyncio.Task[Baseline | NoComparison] | None = None
+    _ruling: "Ruling | None" = None
 
     async def execute(self, stop: Stop) -> SuiteReport:
         """Run the planned runs without a result, then confirm suspects; return the report."""
@@ -511,12 +541,15 @@ class _Session:
                         break
                 await self._compare_with_main()
                 invocation = self.invocation
+                await self._ask_for_main_rules()
+                await self._grade_by_main(evidence)
                 # Withdrawn first: an outage would otherwise make suspects of cells at random.
                 if not run.stopped:
                     evidence = self._withdraw_failed_rounds(evidence)
                 if isinstance(invocation.baseline, Baseline) and not run.stopped:
                     evidence = self._plan_confirmation(evidence, invocation.baseline)
                     await self._confirm(evidence)
+                    await self._grade_by_main(evidence)
                     evidence = self._withdraw_failed_confirmations(evidence, invocation.baseline)
                     evidence = self._withdraw_outages(evidence, invocation.baseline)
             await run.end_setups(evidence.planned.records)
@@ -544,7 +577,7 @@ class _Session:
     async def _main_alongside(self) -> AsyncIterator[None]:
         """Run main's code within the context, if there is any; the end of the block ends it."""
         main = self.invocation.main
-        if main is not None:
+        if main is not None and self.runs_alongside:
             self.watcher.note_decision(f"{main.name} runs alongside")
             self._main_runs = asyncio.create_task(main.run_plan(self._note_spending))
         try:
@@ -577,6 +610,50 @@ class _Session:
             reason = f"{main.name} took too long: over {allowed_s:.0f} s"
             return NoComparison(reason, expected=True)
         return runs.result()
+
+    # Main's checks.
+
+    async def _ask_for_main_rules(self) -> None:
+        """Learn what main's suite asks and expects, if that may differ from what the change does.
+
+        A change that leaves the suite as it was costs nothing here.
+        """
+        invocation, main = self.invocation, self.invocation.main
+        if main is None or invocation.shard or not _may_differ(invocation):
+            return
+        rules = await main.describe()
+        if isinstance(rules, MainRules):
+            from ci_evals.ruling import Ruling
+
+            self._ruling = Ruling.of(main.name, rules, invocation.suite)
+        else:
+            self._note_lack_of_rules(rules)
+
+    async def _grade_by_main(self, evidence: _Evidence) -> None:
+        """Have the answers graded by main's checks where the change has edited them."""
+        main, ruling = self.invocation.main, self._ruling
+        if main is None or ruling is None:
+            return
+        report = self._report(evidence)
+        reports = [each for each in (report, report.confirmation) if each is not None]
+        runs = ruling.ungraded(reports)
+        if not runs:
+            return
+        self.watcher.note_decision(
+            f"grading {number_of(len(runs), 'answer')} by the checks of {main.name}"
+        )
+        passed = await main.grade(ruling.ask(runs, self.invocation.journal))
+        if isinstance(passed, NoComparison):
+            self._ruling = None
+            self._note_lack_of_rules(passed)
+        else:
+            ruling.note(runs, passed)
+
+    def _note_lack_of_rules(self, why: NoComparison) -> None:
+        baseline = self.invocation.baseline
+        is_known = isinstance(baseline, NoComparison) and why.reason in baseline.reason
+        if not is_known:
+            self.watcher.note_decision(f"not graded by main's checks: {why.reason}")
 
     def _note_spending(self, cost_usd: float, tokens: int) -> None:
         """Count what main has spent so far; end main's runs if that uses up the budget."""
@@ -831,6 +908,7 @@ class _Session:
             looks=evidence.looks,
             settled=evidence.settled,
             confirmation=confirmation,
+            ruler=self._ruling.ruler(part.plan.keys) if self._ruling else None,
         )
 
     def _duration_s(self) -> float:
@@ -850,6 +928,14 @@ class _Session:
     def _shown_cases(self) -> Sequence[Case]:
         """The cases without secrets: they may repeat a value that comes from a variable."""
         return [self.redactor.clean(case) for case in self.invocation.suite.cases]
+
+
+def _may_differ(invocation: Invocation) -> bool:
+    """Return True unless the suite is that of main's newest report."""
+    suite, base = invocation.suite, invocation.baseline
+    if not isinstance(base, Baseline):
+        return True
+    return base.fingerprint != suite.fingerprint or base.gate != (suite.gate or Gate())
 
 
 def halve_limits(suite: CheckedSuite) -> CheckedSuite:

@@ -180,8 +180,6 @@ def _add_previous(invocation: Invocation, previous: Previous, host: Host, job: J
         invocation,
         suite=job.locate_cases(invocation.suite),
         baseline=previous.baseline or invocation.baseline,
-        # Where main has left a report, that says what it does.
-        main=None if is_compared else invocation.main,
         resume=invocation.resume or bool(previous.journals),
         sources=(*invocation.sources, *previous.journals),
         on_default_branch=host.on_default_branch,

@@ -41,7 +41,7 @@ class RunOutcome:
 async def grade_answer(
     answer: Answer,
     judges: "Judges | None" = None,
-    known: Sequence[Grade] | None = None,
+    known: Sequence[Grade | None] | None = None,
     executor: Executor = LOCAL,
 ) -> RunOutcome:
     """Grade an answer. The run is errored if a grader can't judge, through no fault of the answer.
@@ -49,8 +49,8 @@ async def grade_answer(
     Args:
         answer: the answer to judge.
         judges: the models that graders may ask.
-        known: earlier grades of the same answer by the same expectations; the grades of models are
-            taken over.
+        known: earlier grades of the same answer by the same expectations, None where there is none;
+            the grades of models are taken over.
         executor: where graders of the team's own run.
     """
     case = answer.request.case

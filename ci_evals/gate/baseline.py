@@ -16,6 +16,7 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, RunRecord, SuiteReport, Tally
+from ci_evals.model.ruler import RuledCell
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.drift import DriftEvidence
@@ -444,6 +445,7 @@ class Baseline:
         name: the name to show, such as a branch.
         reports: every report that there is evidence of, newest first; none that is newer than all
             that count.
+        fingerprint: the newest one's of its suite: its questions, providers and grading.
         lost: what looks like an outage in the newest reports, and does not count.
         broken: the variants that the base branch itself fails.
         cells: the cells of the newest one, in its order.
@@ -461,6 +463,7 @@ class Baseline:
     name: str = "the baseline"
     reports: tuple[ReportRef, ...]
     cells: Mapping[CellKey, BaseCell]
+    fingerprint: str = ""
     trend: tuple[TrendPoint, ...] = ()
     source: str | None = None
     run_url: str | None = None
@@ -662,13 +665,15 @@ class ReportedCell:
         variant: what answers.
         counts: its planned runs by status.
         fingerprint: identifies the question and its grading, but not the case's name.
-        planned: its graded planned runs, without those that only repeat a recording.
+        planned: its graded planned runs, without those that only repeat a recording; by main's
+            checks, if the change has edited them, as all that follows.
         unanswered: the number of these that failed without an answer.
         confirming: the runs that it got because it was a suspect, or its variant in doubt.
         confirmed: True if these are complete.
         repeats: the outcome of each of these in order, True for one that passed and None for one
             that was not graded, up to the first that was not made.
         critical: True if its regression is always red, even if the gate allows some.
+        by_main: True if main's checks have graded it.
         per_run: the averages of the runs in `planned`.
     """
 
@@ -683,6 +688,7 @@ class ReportedCell:
     confirmed: bool = False
     repeats: tuple[bool | None, ...] = ()
     critical: bool = False
+    by_main: bool = False
     per_run: PerRun = UNMEASURED
 
     @property
@@ -699,8 +705,7 @@ class ReportedCell:
         """Return its planned runs and so many confirm runs; None if it did not get as many."""
         if len(self.repeats) < count:
             return None
-        graded = [passed for passed in self.repeats[:count] if passed is not None]
-        return add_tallies((self.planned, Tally(sum(graded), len(graded))))
+        return add_tallies((self.planned, _tally(self.repeats[:count])))
 
 
 def reported_cells(
@@ -730,41 +735,55 @@ def group_by_variant(cells: Iterable[ReportedCell]) -> Mapping[Variant, Sequence
 
 def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:
     case = report.plan.case(cell)
-    records = report.records_of((cell,))
-    fresh = _fresh(records)
+    ruled = report.ruler.by_key.get(report.plan.key(cell)) if report.ruler else None
+    fresh = _fresh(report.records_of((cell,)))
     confirming, confirmed = NO_RUNS, False
     repeats: tuple[bool | None, ...] = ()
     if report.confirmation is not None and report.confirmation.plan.runs(cell):
-        confirming = report.confirmation.fresh(cell)
+        outcomes = tuple(_outcomes(report.confirmation, cell, ruled))
+        repeats = outcomes[: _runs_in_a_row(report.confirmation, cell)]
+        confirming = _tally(outcomes)
         complete = not report.confirmation.by_cell[cell].missing
         confirmed = complete and confirming.graded > 0
-        repeats = tuple(_repeats(report.confirmation, cell))
     return ReportedCell(
         cell=cell,
         case=case,
         variant=report.plan.variant(cell),
         counts=report.by_cell[cell],
-        fingerprint=report.fingerprints[report.plan.row(cell)],
-        planned=_tally(fresh),
+        fingerprint=ruled.fingerprint if ruled else report.fingerprints[report.plan.row(cell)],
+        planned=_tally(_outcomes(report, cell, ruled)),
         unanswered=[record.unanswered for record in fresh].count(True),
         confirming=confirming,
         confirmed=confirmed,
         repeats=repeats,
         critical=case.critical or gate.marks_critical(case.tags),
+        by_main=ruled is not None,
         per_run=_average(fresh),
     )
 
 
-def _repeats(confirmation: SuiteReport, cell: int) -> Iterator[bool | None]:
-    """Yield the outcome of each confirm run of a cell, up to the first that was not made."""
-    for index in confirmation.plan.indices(cell):
-        record = confirmation.records.get(index)
-        if record is None:
-            return
-        if record.graded and not record.recorded:
+def _outcomes(report: SuiteReport, cell: int, ruled: RuledCell | None) -> Iterator[bool | None]:
+    """Yield whether each run of a cell passed, by main's checks if these are others; None for one
+    that was not graded, or only repeats a recording.
+    """
+    plan = report.plan
+    for place, index in enumerate(plan.indices(cell)):
+        record = report.records.get(index)
+        if record is None or not record.graded or record.recorded:
+            yield None
+        elif ruled is None:
             yield record.status == "passed"
         else:
-            yield None
+            yield ruled.passed.get(plan.first_runs[cell] + place)
+
+
+def _runs_in_a_row(report: SuiteReport, cell: int) -> int:
+    """Return the number of a cell's runs before the first that was not made."""
+    indices = report.plan.indices(cell)
+    for place, index in enumerate(indices):
+        if index not in report.records:
+            return place
+    return len(indices)
 
 
 def _fresh(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -772,8 +791,9 @@ def _fresh(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.graded and not record.recorded]
 
 
-def _tally(graded: Sequence[RunRecord]) -> Tally:
-    return Tally([record.status for record in graded].count("passed"), len(graded))
+def _tally(outcomes: Iterable[bool | None]) -> Tally:
+    graded = [passed for passed in outcomes if passed is not None]
+    return Tally(sum(graded), len(graded))
 
 
 def _average(runs: Sequence[RunRecord]) -> PerRun:

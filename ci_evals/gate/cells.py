@@ -42,7 +42,8 @@ class CellComparison:
     `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the
     chance of a drop (of a rise, where it is `fixed`) this large if nothing had changed;
     `adjusted_p` allows for the number of cells that were compared. Both are None where nothing was
-    tested. An `edited` cell is `regraded` if its answers are judged otherwise than on the base.
+    tested. An `edited` cell is `regraded` if its answers are judged otherwise than on the base;
+    others are, too, if `by_main` says that main's checks have graded them.
     """
 
     case: str
@@ -57,6 +58,7 @@ class CellComparison:
     renamed_from: str | None = None
     critical: bool = False
     regraded: bool = False
+    by_main: bool = False
 
     @property
     def key(self) -> CellKey:

@@ -417,6 +417,7 @@ def _compare_cells(
                 adjusted_p=adjusted_p,
                 renamed_from=cell.renamed_from,
                 critical=cell.head.critical,
+                by_main=cell.head.by_main,
             )
         )
     return compared

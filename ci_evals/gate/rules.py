@@ -4,7 +4,7 @@ Missing evidence is never a pass: a rule whose figure is not known says so.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -27,6 +27,7 @@ from ci_evals.gate.wording.rules import (
     coverage_sentence,
     hidden_critical_sentence,
     increase_sentence,
+    looser_checks_sentence,
     quarantine_sentence,
     ratchet_sentence,
     regressions_sentence,
@@ -56,6 +57,7 @@ RuleName = Literal[
     "budget",
     "coverage",
     "quarantine",
+    "checks",
     "critical",
     "regressions",
     "variant",
@@ -90,6 +92,17 @@ def rule_verdicts(
     if isinstance(comparison, Comparison):
         yield from _missing_cells(report, rules, comparison, lack)
     yield from _ended_quarantines(report)
+    edited = None
+    if report.ruler is not None:
+        from ci_evals.gate.edited_checks import edited_checks
+
+        compared = comparison if isinstance(comparison, Comparison) else None
+        edited = edited_checks(report, compared)
+    if edited is not None and edited.are_looser:
+        text = looser_checks_sentence(edited.ruler.main, edited.graded_twice)
+        yield RuleVerdict(
+            "checks", "borderline", text, tuple(sorted(edited.excused_cells, key=str))
+        )
     if isinstance(comparison, Comparison) and comparison.baseline.removed_suites:
         yield RuleVerdict("baseline", "borderline", removed_suites_sentence(comparison.baseline))
     if not isinstance(comparison, Comparison) or not comparison.compared:
@@ -98,9 +111,12 @@ def rule_verdicts(
     if comparison.broken:
         yield _lack_of_comparison(rules, broken_sentence(comparison))
     red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
-    yield from _regressions(rules, comparison, red)
+    excused = edited.excused_cells if edited else frozenset()
+    yield from _regressions(rules, comparison, red, excused)
     # Where the gate allows regressions, a variant must have got worse even without them.
     for variant in comparison.worse_variants(beyond_regressions=rules.max_regressions > 0):
+        if edited and variant.variant in edited.excused_variants:
+            continue
         text = variant_sentence(comparison, variant)
         yield RuleVerdict("variant", red, text, variant=variant.variant)
     yield from broken_ratchets(report, rules, comparison)
@@ -212,14 +228,18 @@ def _ended_quarantines(report: SuiteReport) -> Iterator[RuleVerdict]:
         yield RuleVerdict("quarantine", "borderline", quarantine_sentence(ended))
 
 
-def _regressions(rules: Gate, comparison: Comparison, red: VerdictStatus) -> Iterator[RuleVerdict]:
+def _regressions(
+    rules: Gate, comparison: Comparison, red: VerdictStatus, excused: Container[CellKey]
+) -> Iterator[RuleVerdict]:
     """Yield each critical case that regressed, and the others if they are more than allowed.
 
-    A case counts once, on however many variants it is worse.
+    A case counts once, on however many variants it is worse. Cells that are `excused` are left out.
     """
     critical: dict[str, list[CellComparison]] = defaultdict(list)
     others = []
     for cell in comparison.select("regressed"):
+        if cell.key in excused:
+            continue
         if cell.critical:
             critical[cell.case].append(cell)
         else:

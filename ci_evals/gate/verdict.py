@@ -33,7 +33,7 @@ from ci_evals.gate.wording.bars import (
     unchecked_sentence,
     unknown_budget_sentence,
 )
-from ci_evals.gate.wording.rules import quarantine_clause
+from ci_evals.gate.wording.rules import quarantine_clause, stricter_checks_clause
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import SuiteReport, Tally
@@ -279,7 +279,15 @@ def _judge(
 ) -> Verdict:
     """Decide by the bars and the comparison."""
     bars = _judge_bars(report, rules, luck_in_common(report, comparison))
-    return _add_rules(bars, rule_verdicts(report, rules, comparison))
+    verdict = _add_rules(bars, rule_verdicts(report, rules, comparison))
+    if report.ruler is not None and verdict.status in {"fail", "borderline"}:
+        from ci_evals.gate.edited_checks import edited_checks
+
+        edited = edited_checks(report, None)
+        if edited is not None:
+            clause = stricter_checks_clause(edited.ruler.main, edited.graded_twice)
+            return replace(verdict, further=(*verdict.further, *_present(clause)))
+    return verdict
 
 
 def _is_red_anyway(

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,8 +20,10 @@ from typing import Annotated, Any, BinaryIO, Literal
 from uuid import uuid4
 
 from pydantic import Field, TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from ci_evals.engine.journal import headers
+from ci_evals.engine.main_checks import grade_stored
 from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, ConfigError, UsageError, describe_exception
 from ci_evals.files import write_atomically
@@ -29,6 +31,7 @@ from ci_evals.merge_base.environment import is_of_change
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Checkout, RunRecord, SuiteReport
 from ci_evals.model.result import Result
+from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.providers.subprocess import kill_all
 from ci_evals.reports import report_json
 from ci_evals.reports.summary import summarize
@@ -92,7 +95,22 @@ class CellsJob:
     do: Literal["run cells"] = "run cells"
 
 
-Job = Annotated[PlanJob | CellsJob, Field(discriminator="do")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesJob:
+    """Say what main's suite asks and expects."""
+
+    do: Literal["describe"] = "describe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeJob:
+    """Grade answers of the change by main's checks."""
+
+    answers: StoredAnswers
+    do: Literal["grade"] = "grade"
+
+
+Job = Annotated[PlanJob | CellsJob | RulesJob | GradeJob, Field(discriminator="do")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +124,8 @@ class Done:
         report: the path of main's report.json, of its plan.
         outcomes: of each cell that main has, whether its runs beyond the plan passed, in order;
             None for a run without a grade.
+        rules: what main's suite asks and expects.
+        passed: whether each answer passes main's checks; None if they could not grade it.
     """
 
     foreign: Sequence[str] = ()
@@ -113,6 +133,8 @@ class Done:
     suite: str = ""
     report: str = ""
     outcomes: Sequence[tuple[CellKey, Sequence[bool | None]]] = ()
+    rules: MainRules | None = None
+    passed: Sequence[bool | None] = ()
 
 
 class _Answers:
@@ -182,7 +204,7 @@ def serve() -> None:
         except Exception as error:  # noqa: BLE001  main's own code may raise anything
             answers.send_problem(describe_exception(error))
         else:
-            answers.send({"done": asdict(done)})
+            answers.send({"done": to_jsonable_python(done)})
 
 
 def _read(lines: BinaryIO, received: SimpleQueue[bytes]) -> None:
@@ -213,7 +235,7 @@ class _Main:
         suite = replace(suite, max_runs=None, stop_early=False)
         return _select(suite, named.cases)
 
-    def do(self, job: PlanJob | CellsJob) -> Done:
+    def do(self, job: Job) -> Done:
         """Do a job, and return what became of it.
 
         Raises:
@@ -224,6 +246,10 @@ class _Main:
                 done = self._run_plan()
             case CellsJob():
                 done = self._run_cells(job)
+            case RulesJob():
+                done = Done(rules=self._suite.main_rules())
+            case GradeJob():
+                done = Done(passed=asyncio.run(grade_stored(self._suite, job.answers)))
         return replace(done, foreign=_foreign_modules(self._named.root))
 
     def _run_plan(self) -> Done:

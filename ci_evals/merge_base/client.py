@@ -26,9 +26,18 @@ from ci_evals.gate.compare import NoComparison
 from ci_evals.git import GitError
 from ci_evals.hosts import MainCommit
 from ci_evals.merge_base.checkout import CheckoutError, Worktree, check_out, link_shared
-from ci_evals.merge_base.child import CellsJob, Done, Job, MainSuite, PlanJob
+from ci_evals.merge_base.child import (
+    CellsJob,
+    Done,
+    GradeJob,
+    Job,
+    MainSuite,
+    PlanJob,
+    RulesJob,
+)
 from ci_evals.merge_base.environment import child_environment, import_path
 from ci_evals.model.plan import CellKey
+from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.providers.subprocess import marked_environment, run_program
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.suite.load import load_against
@@ -204,6 +213,7 @@ class MainSide:
             note_spending: called with the cost in USD and the tokens of all runs so far.
         """
         try:
+            self._check_addresses()
             return self._read(await self._do(PlanJob(), note_spending))
         except _FAILURES as error:
             return self._not_run(error)
@@ -221,11 +231,33 @@ class MainSide:
         totals = self._totals + Counter(runs)
         job = CellsJob(totals=[(key, totals[key]) for key in runs])
         try:
+            self._check_addresses()
             done = await self._do(job, note_spending)
         except _FAILURES as error:
             return self._not_run(error)
         self._totals = totals
         return {key: outcomes[-runs[key] :] for key, outcomes in done.outcomes}
+
+    async def describe(self) -> MainRules | NoComparison:
+        """Return what main's suite asks and expects, or why that is not known."""
+        try:
+            done = await self._do(RulesJob(), _ignore_spending)
+        except _FAILURES as error:
+            return self._not_run(error)
+        assert done.rules is not None
+        return done.rules
+
+    async def grade(self, answers: StoredAnswers) -> Sequence[bool | None] | NoComparison:
+        """Return whether each answer passes main's checks, or why that is not known.
+
+        Args:
+            answers: the answers, with cells of main's suite.
+        """
+        try:
+            done = await self._do(GradeJob(answers=answers), _ignore_spending)
+        except _FAILURES as error:
+            return self._not_run(error)
+        return done.passed
 
     def _not_run(self, error: Exception) -> NoComparison:
         """Return why main could not be run."""
@@ -276,8 +308,7 @@ class MainSide:
         worktree, suite = self._main.worktree, self._suite
         config = self._find_config()
         text = config.read_text(encoding="utf-8", errors="replace")
-        settings = load_against(config, self._main.environ) or Against()
-        self._check_addresses(settings)
+        settings = self._settings
         # Linked and prepared only now: a change that has a baseline needs no main at all.
         packages = settings.prepare is None
         named = (settings.link,) if isinstance(settings.link, str) else settings.link
@@ -333,10 +364,21 @@ class MainSide:
             out=self._out,
         )
 
-    def _check_addresses(self, settings: Against) -> None:
+    @cached_property
+    def _settings(self) -> Against:
+        """The key `against` in main's file.
+
+        Raises:
+            ConfigError: it is wrong.
+            GitError: git cannot list main's files.
+            MainError: main does not have the suite.
+        """
+        return load_against(self._find_config(), self._main.environ) or Against()
+
+    def _check_addresses(self) -> None:
         """Raise MainError if both sides would ask the same service, which has one version only."""
         for options in self._suite.providers:
-            if options.kind == "http" and options.serve is None and not settings.env:
+            if options.kind == "http" and options.serve is None and not self._settings.env:
                 raise MainError(
                     f"{options.name} answers at a fixed address: set `against.env` to the address"
                     " of main"
@@ -386,6 +428,10 @@ class MainSide:
         if isinstance(found, NoComparison):
             return found
         return replace(found, suite=self._suite.name, alongside=True)
+
+
+def _ignore_spending(cost_usd: float, tokens: int) -> None:
+    """Nothing is called, so nothing is spent."""
 
 
 def _find_moved(path: Path, worktree: Worktree) -> Path | None:

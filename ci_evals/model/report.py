@@ -29,6 +29,7 @@ from ci_evals.model.result import (
     decode_result,
     every_grade,
 )
+from ci_evals.model.ruler import Ruler
 
 _OWN_RUN_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -365,6 +366,7 @@ class SuiteReport:
             rounds that ran.
         confirmation: the further runs of suspects, as a report of the same cells; None if there
             were no suspects.
+        ruler: main's grades of answers whose checks the change has edited; None if there are none.
     """
 
     suite: SuiteInfo
@@ -380,6 +382,7 @@ class SuiteReport:
     looks: Looks | None = None
     settled: Literal["pass", "borderline", "fail"] | None = None
     confirmation: "SuiteReport | None" = None
+    ruler: Ruler | None = None
 
     @property
     def was_signalled(self) -> bool:

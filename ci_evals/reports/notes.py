@@ -273,12 +273,28 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     if changed := [*changed_rules(summary, comparison)]:
         yield Note("Gate changed", "; ".join(changed), brief=True)
     yield from drift_notes(summary)
+    yield from _main_checks_notes(report, comparison)
     yield from _regrading_notes(comparison)
     yield from _confirmation_notes(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)
     if beyond := unnamable_suspects(comparison):
         yield Note("Not named", few_runs_sentence(comparison, beyond), brief=True)
+
+
+def _main_checks_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
+    """`of main (edd0972) pass 0 of 50 answers, whose checks this change has edited; its own, …`."""
+    if report.ruler is None:
+        return
+    from ci_evals.gate.edited_checks import edited_checks
+
+    edited = edited_checks(report, comparison)
+    if edited is None:
+        return
+    graded = edited.graded_twice
+    answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
+    text = f"of {edited.ruler.main} pass {answers}, whose checks this change has edited"
+    yield Note("Checks", f"{text}; its own, {graded.own:,}")
 
 
 def _outage_notes(summary: Summary) -> Iterator[Note]:

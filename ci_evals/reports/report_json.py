@@ -37,6 +37,7 @@ from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Looks, Resumption, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Judging, Result
+from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import ConfirmRuns, Gate
 from ci_evals.reports.files import Format
 from ci_evals.reports.groups import error_groups
@@ -414,6 +415,7 @@ class Measured:
     Attributes:
         looks: the rounds after which the run could have ended early.
         settled: the verdict that no further run could have changed, if the run ended early.
+        ruler: main's grades of answers whose checks the change has edited.
         results: the lines of the journal in plan order, confirm runs last.
     """
 
@@ -425,6 +427,7 @@ class Measured:
     resumption: Resumption | None
     looks: Looks | None
     settled: Literal["pass", "borderline", "fail"] | None
+    ruler: Ruler | None
     gate: Gate | None
     base: BaseEntry | NoComparison | None
     variants: tuple[Variant, ...]
@@ -577,6 +580,7 @@ def _document(summary: Summary) -> ReportDocument:
         id=report.id,
         looks=report.looks,
         settled=report.settled,
+        ruler=report.ruler,
         gate=summary.gate,
         base=_base(summary),
         cells=tuple(_written_cells(summary)),

@@ -105,6 +105,7 @@ class SavedReport:
             confirmation=None,
             looks=None,
             settled=None,
+            ruler=None,
         )
         return replace(self, report=report, base=None, confirm_runs=0, before={})
 
@@ -184,6 +185,7 @@ class SavedReport:
             suite=self.suite.name,
             reports=tuple(each for each in references.values() if each.id in known),
             cells=cells,
+            fingerprint=self.suite.fingerprint,
             trend=tuple(trend[:TREND_POINTS]),
             source=source,
             gate=self.gate or Gate(),
@@ -254,6 +256,7 @@ def _restore_report(document: Measured) -> SuiteReport:
         fingerprints=list(fingerprints.values()),
         looks=document.looks,
         settled=document.settled,
+        ruler=document.ruler,
     )
     if further.total:
         report.confirmation = replace(

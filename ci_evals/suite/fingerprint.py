@@ -9,6 +9,7 @@ from ci_evals.graders.scoring import identity, model_graders
 from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides, Fixture
 from ci_evals.model.fields import Secret
 from ci_evals.model.fingerprint import digest, encode
+from ci_evals.model.grading import Expectation
 from ci_evals.providers.base import McpServer, ProviderOptions
 from ci_evals.suite.rendering import Rendered
 from ci_evals.user_code.targets import identity as identity_of
@@ -55,9 +56,7 @@ def identify(
         grader_models: all models that graders use, including providers that they name.
         cases: the cases.
     """
-    identities: dict[str | None, Any] = {None: [provider_identity(judge) for judge in judges]}
-    for model in grader_models:
-        identities[str(model.name)] = provider_identity(model)
+    identities = _model_identities(judges, grader_models)
     judgements = []
     prints = []
     identified_cases = []
@@ -73,6 +72,30 @@ def identify(
     identified_providers = [provider_identity(options) for options in providers]
     suite = digest([settings, identified_providers, identified_cases])
     return Fingerprints(suite, judgements, prints)
+
+
+def check_fingerprints(
+    expectations: Iterable[Expectation],
+    judges: Sequence[ProviderOptions],
+    grader_models: Iterable[ProviderOptions],
+) -> tuple[str, ...]:
+    """Return the fingerprint of each expectation, with the models that it asks; see `identify`."""
+    identities = _model_identities(judges, grader_models)
+    prints = []
+    for expectation in expectations:
+        models = [identities.get(grader.provider) for grader in model_graders([expectation])]
+        prints.append(digest([identity(expectation), models])[:16])
+    return tuple(prints)
+
+
+def _model_identities(
+    judges: Sequence[ProviderOptions], grader_models: Iterable[ProviderOptions]
+) -> Mapping[str | None, Any]:
+    """Return what identifies each model that graders use, by its name; the judges have none."""
+    identities: dict[str | None, Any] = {None: [provider_identity(judge) for judge in judges]}
+    for model in grader_models:
+        identities[str(model.name)] = provider_identity(model)
+    return identities
 
 
 def provider_identity(options: ProviderOptions) -> str:

@@ -33,10 +33,16 @@ from ci_evals.model.fields import (
     Share,
 )
 from ci_evals.model.response import Message
+from ci_evals.model.ruler import MainCase, MainRules
 from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.registry import FORMATS
-from ci_evals.suite.fingerprint import Fingerprints, identify, setup_identity
+from ci_evals.suite.fingerprint import (
+    Fingerprints,
+    check_fingerprints,
+    identify,
+    setup_identity,
+)
 from ci_evals.user_code.folders import NO_CODE_FOLDERS, CodeFolders
 
 _NO_BUDGET = Budget()
@@ -448,6 +454,18 @@ class CheckedSuite(Suite):
         Its id and the provider take no part.
         """
         return self._fingerprints.cases[row]
+
+    def main_rules(self) -> MainRules:
+        """Return what it asks and expects, for a change that is compared with it."""
+        cases = {}
+        for row, case in enumerate(self.cases):
+            fingerprint, checks = self.case_fingerprint(row), self.check_fingerprints(case)
+            cases[case.id] = MainCase(fingerprint=fingerprint, checks=checks)
+        return MainRules(cases=cases, variants=self.columns, gate=self.gate)
+
+    def check_fingerprints(self, case: Case) -> tuple[str, ...]:
+        """Return the fingerprint of each expectation of a case, with the models that it asks."""
+        return check_fingerprints(case.expect, self.judges, self.grader_models)
 
     @cached_property
     def _fingerprints(self) -> Fingerprints:

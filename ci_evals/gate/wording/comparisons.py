@@ -37,6 +37,8 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     here = "no new run was graded here"
     if cell.head.graded:
         here = f"{tally_text(cell.head)} here"
+    if cell.by_main:
+        here += " by its checks"
     both = f"{before}, {here}"
     match cell.kind:
         case "regressed" if cell.case in comparison.by_case:

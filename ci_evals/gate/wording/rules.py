@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from ci_evals.format import name_of, number_of, percent, seconds
 from ci_evals.gate.cells import CellComparison
@@ -15,6 +16,9 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.stats.rates import PassRate
+
+if TYPE_CHECKING:
+    from ci_evals.gate.edited_checks import GradedTwice
 
 
 def regressions_sentence(
@@ -197,3 +201,20 @@ def quarantine_sentence(ended: Sequence[Case]) -> str:
         when = f"between {dates[0]} and {dates[-1]}"
     ways_out = "fix the case, remove it, or set another date"
     return f"the quarantine of {names} ended {when}: {ways_out}"
+
+
+def looser_checks_sentence(main: str, graded: "GradedTwice") -> str:
+    """`by the checks of main (5e1369d), 0 of 70 answers pass; by this branch's, 70 of 70`."""
+    answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
+    own = f"{graded.own:,} of {graded.answers:,}"
+    return f"by the checks of {main}, {answers} pass; by this branch's, {own}"
+
+
+def stricter_checks_clause(main: str, graded: "GradedTwice") -> str:
+    """`by the checks of main (5e1369d), 70 of 70 answers pass: the new ones fail some`; empty if
+    the branch's own checks are not stricter.
+    """
+    if graded.own >= graded.mains:
+        return ""
+    answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
+    return f"by the checks of {main}, {answers} pass: the new ones fail some"

@@ -279,6 +279,29 @@ async def test_a_report_that_main_has_left_is_taken_instead(
     assert answers_of_main(ended) == frozenset()
 
 
+async def test_answers_are_compared_by_mains_checks_with_a_report_of_main(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    """The change forgets bread, and no longer expects it."""
+    job = open_job(tmp_path, fake, server)
+    story = job.story
+    job.fetch(story.main)
+    main = await job.checkout.push(story.main, before=story.old)
+    assert main.ended.code == 0, main.ended.err
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    lenient = {**BREAD, "expect": [{"not_empty": True}]}
+    write_suite(job.checkout.folder, [APPLE, lenient], **SHOP)
+    job.state = Repository(job.checkout.folder).state
+    ended = await job.pull_request(story.head, GITHUB_SHA=story.merge)
+    assert ended.ended.code == 0, ended.ended.err
+    assert ended.outputs["verdict"] == "borderline"
+    assert "0 of 3 answers pass; by this branch's, 3 of 3" in ended.ended.out
+    assert answers_of_main(ended) == frozenset(), "no provider is called on main"
+    (comment,) = comments(fake)
+    assert "0 of 3 answers pass" in comment.body
+    assert "bread" in comment.body
+
+
 async def test_a_server_that_refuses_is_told_in_a_sentence(
     tmp_path: Path, fake: FakeGitHub
 ) -> None:

@@ -1,0 +1,69 @@
+"""Grades the answers in a journal by the checks of another version of their suite."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ci_evals.engine.cells import Cells, PreparedCell
+from ci_evals.engine.grading import grade_answer
+from ci_evals.engine.journal import decode_entry, read_lines, restore_output
+from ci_evals.engine.judges import ask_each
+from ci_evals.engine.setup import OpenSuite, open_suite
+from ci_evals.model.plan import plan_runs
+from ci_evals.model.request import Answer
+from ci_evals.model.result import Grade, Result
+from ci_evals.model.ruler import StoredAnswers
+from ci_evals.suite.types import CheckedSuite
+
+
+async def grade_stored(suite: CheckedSuite, answers: StoredAnswers) -> list[bool | None]:
+    """Grade answers by the checks of a suite, and return whether each passes.
+
+    Where a judge is the same as before, its grade is taken over. None for an answer that could not
+    be graded, and for one that fixtures took part in: what graders would look at is gone.
+
+    Raises:
+        ConfigError: a judge or a grader cannot be opened.
+        StorageError: the journal, or the rest of a long answer, cannot be read.
+    """
+    cells = Cells(suite, plan_runs(suite.cases, suite.columns, suite.runs))
+    numbers = {key: number for number, key in enumerate(cells.plan.keys)}
+    lines = read_lines(answers.journal, answers.offsets)
+    stored = [
+        (cells.cell(numbers[key]), decode_entry(line))
+        for key, line in zip(answers.cells, lines, strict=True)
+    ]
+    async with open_suite(suite, calls=False) as opened:
+
+        async def grade(answer: tuple[PreparedCell, Result]) -> bool | None:
+            cell, result = answer
+            if cell.setup:
+                return None
+            known = tuple(_known_grades(suite, cell, result, answers.checks[cell.case.id]))
+            return await _passes(cell, result, known, opened, answers.journal.parent)
+
+        return await ask_each(stored, grade, at_once=suite.max_concurrency)
+
+
+def _known_grades(
+    suite: CheckedSuite, cell: PreparedCell, result: Result, checks: Sequence[str]
+) -> Iterator[Grade | None]:
+    """Yield the grade that a result has by each check of a cell; None by a check that it lacks."""
+    grades = dict(zip(checks, result.grades, strict=False))
+    for check in suite.check_fingerprints(cell.case):
+        yield grades.get(check)
+
+
+async def _passes(
+    cell: PreparedCell,
+    result: Result,
+    known: Sequence[Grade | None],
+    opened: OpenSuite,
+    folder: Path,
+) -> bool | None:
+    assert result.response is not None
+    response = restore_output(result.response, folder)
+    answer = Answer(cell.request(result.run), response, result.latency_s, result.cost_usd)
+    outcome = await grade_answer(answer, opened.judges, known, opened.executor)
+    if outcome.status == "errored":
+        return None
+    return outcome.status == "passed"

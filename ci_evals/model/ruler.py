@@ -1,0 +1,99 @@
+"""One ruler for both sides: what main's suite expects, and main's grades of the change's answers.
+
+A change that edits the checks edits what it is measured with. So its answers are graded by main's
+checks, too, and these grades are compared with main's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ci_evals.model.case import Variant
+from ci_evals.model.plan import CellKey
+from ci_evals.model.rules import Gate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MainCase:
+    """A case of main's suite.
+
+    Attributes:
+        fingerprint: identifies its question and its grading, as `question.judgement`.
+        checks: the fingerprint of each of its expectations, in order.
+    """
+
+    fingerprint: str
+    checks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MainRules:
+    """What main's suite asks and expects: its cases by id, what answers them, and its gate."""
+
+    cases: Mapping[str, MainCase]
+    variants: tuple[Variant, ...]
+    gate: Gate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAnswers:
+    """Answers of the change that main's checks are to grade.
+
+    Attributes:
+        journal: the journal that they are in.
+        cells: of each answer, the cell of main's suite whose checks grade it.
+        offsets: of each answer, the start of its line in the journal, in bytes.
+        checks: the fingerprints of the checks that have graded the answers so far, in order, by the
+            case of main's suite.
+    """
+
+    journal: Path
+    cells: Sequence[CellKey]
+    offsets: Sequence[int]
+    checks: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuledCell:
+    """A cell of the report whose answers main's checks have graded, as the change has edited them.
+
+    Attributes:
+        case: the id of the case in the report.
+        fingerprint: identifies the question, and the grading as main has it.
+        passed: whether the answer of each run passes main's checks, by the number of the run; those
+            that main's checks could not grade are left out.
+    """
+
+    case: str
+    provider: str
+    prompt: str | None
+    fingerprint: str
+    passed: Mapping[int, bool]
+
+    @property
+    def key(self) -> CellKey:
+        return self.case, self.provider, self.prompt
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.provider, self.prompt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruler:
+    """Main's grades of the answers of a report, where its checks are others than the report's own.
+
+    Attributes:
+        main: the branch and its commit: `main (0123456)`.
+        gate: main's rules for merging; None if it has none.
+        cells: the cells that main's checks have graded.
+    """
+
+    main: str
+    gate: Gate | None
+    cells: tuple[RuledCell, ...]
+
+    @cached_property
+    def by_key(self) -> Mapping[CellKey, RuledCell]:
+        return {cell.key: cell for cell in self.cells}

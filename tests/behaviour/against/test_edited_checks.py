@@ -1,0 +1,182 @@
+"""Answers whose checks a change edits are graded by main's checks, too."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from loopback import on_loopback
+from processes import Finished, ci_evals
+from repositories import RESULTS, Repository, against_main
+from suites import AGENT, write_suite
+
+CASES = [{"id": f"case-{n}", "input": f"capital {n}"} for n in range(10)]
+PARIS = 'def answer(question):\n    return f"{question}: Paris"\n'
+LONDON = PARIS.replace("Paris", "London")
+STRICT = "def check(output):\n    return 'Paris' in output\n"
+GENEROUS = "def check(output):\n    return True\n"
+STRICTER = "def check(output):\n    return 'Paris!' in output\n"
+REFACTORED = "def check(output):\n    city = 'Paris'\n    return output.find(city) >= 0\n"
+
+
+def shop_with_check(folder: Path, target: str = "checks:check", **settings: Any) -> Repository:
+    """A repository whose main answers Paris, and checks that by code of its own."""
+    shop = Repository.new(folder)
+    settings = {"runs": 5, "providers": [AGENT], "expect": [{"python": target}], **settings}
+    write_suite(folder, CASES, name="shop", **settings)
+    shop.commit({"agent.py": PARIS, "checks.py": STRICT, ".gitignore": "__pycache__/\n"})
+    return shop
+
+
+def edit_suite(shop: Repository, old: str, new: str) -> None:
+    """Change a text in the suite of the working tree."""
+    file = shop.folder / "evals.yaml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def headline(ended: Finished) -> str:
+    return next(line for line in ended.out.splitlines() if line.strip())
+
+
+def plain(ended: Finished) -> str:
+    """What was printed, without the ends of lines."""
+    return " ".join(ended.out.split())
+
+
+def document(shop: Repository) -> Any:
+    return json.loads((shop.folder / RESULTS / "report.json").read_text())
+
+
+def kinds(shop: Repository) -> set[str]:
+    """The kinds of all cells in the comparison."""
+    return {cell["comparison"]["kind"] for cell in document(shop)["cells"]}
+
+
+async def test_a_check_that_passes_everything_does_not_clear_the_change(tmp_path: Path) -> None:
+    shop = shop_with_check(tmp_path)
+    edit_suite(shop, "checks:check", "checks:lenient")
+    shop.write(
+        {"agent.py": LONDON, "checks.py": f"{STRICT}\n\ndef lenient(output):\n    return 1\n"}
+    )
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "BORDERLINE" in headline(ended)
+    assert "0 of 50 answers pass; by this branch's, 50 of 50" in headline(ended)
+    assert kinds(shop) == {"regressed"}
+    assert "5 of 5 on main, 0 of 12 here by its checks" in ended.out
+    summary = (tmp_path / RESULTS / "summary.md").read_text()
+    assert "0 of 50 answers pass" in summary.replace("**", "")
+
+
+async def test_a_report_with_mains_grades_is_judged_again_as_it_was(tmp_path: Path) -> None:
+    shop = shop_with_check(tmp_path)
+    edit_suite(shop, '"checks:check"', '"checks:lenient"')
+    shop.write(
+        {"agent.py": LONDON, "checks.py": f"{STRICT}\n\ndef lenient(output):\n    return 1\n"}
+    )
+    ended = await against_main(tmp_path)
+    explained = await ci_evals(tmp_path, "explain", "case-3")
+    assert explained.code == 0, explained.err
+    assert "0 of 12 here by its checks" in explained.out
+    resumed = await against_main(tmp_path, "--resume")
+    assert headline(resumed) == headline(ended)
+
+
+async def test_a_check_that_was_only_rewritten_changes_nothing(tmp_path: Path) -> None:
+    shop = shop_with_check(tmp_path)
+    edit_suite(shop, "checks:check", "rewritten:check")
+    shop.write({"rewritten.py": REFACTORED})
+    ended = await against_main(tmp_path)
+    assert ended.code == 0
+    assert "PASS" in headline(ended)
+    assert kinds(shop) == {"unchanged"}
+    assert "pass 50 of 50 answers, whose checks this change has edited; its own, 50" in plain(ended)
+
+
+async def test_a_stricter_check_regresses_nothing(tmp_path: Path) -> None:
+    shop = shop_with_check(tmp_path)
+    edit_suite(shop, "checks:check", "stricter:check")
+    shop.write({"stricter.py": STRICTER})
+    ended = await against_main(tmp_path)
+    assert ended.code == 1, "its own bar is missed"
+    assert "FAIL" in headline(ended)
+    assert "50 of 50 answers pass: the new ones fail some" in plain(ended)
+    assert kinds(shop) == {"unchanged"}
+    assert "more run" not in ended.err, "nothing is confirmed"
+
+
+async def test_what_fails_by_both_checks_is_red(tmp_path: Path) -> None:
+    shop = shop_with_check(tmp_path)
+    edit_suite(shop, "checks:check", "rewritten:check")
+    shop.write({"agent.py": LONDON, "rewritten.py": REFACTORED})
+    ended = await against_main(tmp_path)
+    assert ended.code == 1
+    assert "FAIL" in headline(ended)
+    assert kinds(shop) == {"regressed"}
+
+
+@pytest.mark.parametrize(
+    ("mains", "own"),
+    [
+        ([{"contains": "Paris"}], [{"contains": "capital"}]),
+        ([{"contains": "Paris"}, {"not_empty": True}], [{"not_empty": True}]),
+    ],
+    ids=["another word", "one check less"],
+)
+async def test_built_in_checks_are_no_other_matter(
+    tmp_path: Path, mains: Iterable[Any], own: Iterable[Any]
+) -> None:
+    shop = shop_with_check(tmp_path, expect=mains)
+    write_suite(tmp_path, CASES, name="shop", runs=5, providers=[AGENT], expect=own)
+    shop.write({"agent.py": LONDON})
+    ended = await against_main(tmp_path)
+    assert ended.code == 0
+    assert "0 of 50 answers pass; by this branch's, 50 of 50" in headline(ended)
+
+
+async def test_a_judge_that_is_the_same_is_not_asked_again(tmp_path: Path) -> None:
+    asked = 0
+
+    async def judge(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        verdict = json.dumps({"verdict": "pass", "reason": "kind"})
+        message = {"role": "assistant", "content": verdict}
+        return web.json_response({"choices": [{"index": 0, "message": message}]})
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", judge)
+    async with on_loopback(app) as url:
+        judges = [
+            {"name": "critic", "type": "openai", "model": "m", "base_url": url, "api_key": None}
+        ]
+        polite = {"judge": "polite"}
+        checks = [polite, {"contains": "Paris"}]
+        shop = shop_with_check(tmp_path, expect=checks, judges=judges, runs=1)
+        checks = [{"contains": "capital"}, polite]
+        write_suite(
+            tmp_path, CASES, name="shop", runs=1, providers=[AGENT], judges=judges, expect=checks
+        )
+        ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "whose checks this change has edited" in ended.out
+    assert asked == 20, "ten answers of each side, once"
+    assert kinds(shop) == {"unchanged"}
+
+
+async def test_a_check_that_breaks_on_main_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+    """Main's checks need a module that only main has installed its own way."""
+    shop = shop_with_check(tmp_path)
+    edit_suite(shop, "checks:check", "rewritten:check")
+    shop.write({"rewritten.py": REFACTORED})
+    shop.git("stash", "--include-untracked")
+    shop.commit({"checks.py": "import generated\n" + STRICT})
+    shop.git("stash", "pop")
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "Traceback" not in ended.err
+    assert "generated" in " ".join((ended.out + ended.err).split())
