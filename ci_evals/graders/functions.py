@@ -12,7 +12,13 @@ from ci_evals.graders.base import REASON_CHARACTERS, failed, inconclusive, passe
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.python_worker import current_workers
-from ci_evals.user_code.targets import has_second_parameter, identity, load_target, target_problems
+from ci_evals.user_code.targets import (
+    Source,
+    has_second_parameter,
+    identity,
+    load_target,
+    target_problems,
+)
 from ci_evals.user_code.threads import call, time_limit
 from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
@@ -112,6 +118,11 @@ class FunctionGrader:
     def __str__(self) -> str:
         """Return a text that identifies the grader, the same in every process."""
         return f"{identity(self.function)} from {self.threshold}"
+
+    @property
+    def own_source(self) -> Source:
+        """The code of the function."""
+        return Source("object", self.function)
 
     def prepare(self) -> None:
         """Do nothing: the function is already imported."""
@@ -278,6 +289,11 @@ class ObjectGrader(FunctionGrader):
 
     def __str__(self) -> str:
         return identity(self.judge)
+
+    @property
+    def own_source(self) -> Source:
+        """The code of the object's class."""
+        return Source("object", self.judge)
 
     def prepare(self) -> None:
         if callable(prepare := getattr(self.judge, "prepare", None)):

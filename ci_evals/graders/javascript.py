@@ -27,6 +27,7 @@ from ci_evals.javascript import (
 from ci_evals.model.fields import Bool, NonEmpty, Seconds, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
+from ci_evals.user_code.targets import Source
 from ci_evals.workers import WorkerEndedError, WorkerStartError
 
 _NAME_CHARACTERS = 80
@@ -70,6 +71,12 @@ class JavaScriptGrader(GraderOptions):
         if path != self.code.strip() or split_file(path):
             return [f"to run a file, write `javascript: {{file: {one_line(path)}}}`"]
         return []
+
+    @property
+    def own_source(self) -> Source | None:
+        if self.file is not None:
+            return Source("script", self._source["file"])
+        return Source("javascript", self.code)
 
     def missing(self, folder: Path) -> str | None:
         if self.file is not None:

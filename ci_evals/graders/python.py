@@ -12,7 +12,7 @@ from ci_evals.graders.inline import compile_code
 from ci_evals.model.fields import Retries, Seconds, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.user_code.targets import load, missing_target, target_of_file, target_parts
+from ci_evals.user_code.targets import Source, load, missing_target, target_of_file, target_parts
 
 _NAME_CHARACTERS = 80
 
@@ -66,6 +66,15 @@ class PythonGrader(GraderOptions):
         if target_parts(self.target) is None:
             return None
         return self.target
+
+    @property
+    def own_source(self) -> Source | None:
+        parts = target_parts(self.target)
+        if parts is not None:
+            return Source("module", parts[0])
+        if "import" in self.target:
+            return Source("python", self.target)
+        return None
 
     def missing(self, folder: Path) -> str | None:
         if self.function_name is None:

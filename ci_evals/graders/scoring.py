@@ -25,7 +25,7 @@ from ci_evals.model.request import Answer, sendable
 from ci_evals.model.result import Grade
 from ci_evals.python_worker import PythonWorkers, UnsendableError, current_workers
 from ci_evals.user_code.crashes import describe_crash, describe_stack, is_setup_error
-from ci_evals.user_code.targets import target_parts
+from ci_evals.user_code.targets import Source, target_parts
 from ci_evals.user_code.threads import call, ends_work
 from ci_evals.workers import WorkerEndedError, WorkerStartError, WorkerTimeoutError
 
@@ -370,9 +370,26 @@ def model_graders(expectations: Iterable[Expectation]) -> Iterator[ModelGrader]:
             yield each.grader
 
 
+def own_sources(expectations: Iterable[Expectation]) -> Iterator[Source]:
+    """Yield the team's own code that judges: that of graders and transforms at any depth."""
+    for expectation in nested(expectations):
+        source = getattr(expectation.grader, "own_source", None)
+        if source is not None:
+            yield source
+        transform = expectation.transform
+        if transform is None or transform.startswith("$"):
+            continue
+        script = split_file(transform)
+        target = target_parts(transform)
+        if script is not None:
+            yield Source("script", script["file"])
+        elif target is not None:
+            yield Source("module", target[0])
+
+
 def identity(expectation: Expectation) -> list[Any]:
-    """Return everything that affects an expectation's findings: not its title, nor options such as
-    time-outs.
+    """Return what a suite says about an expectation and affects its findings: not its title, nor
+    options such as time-outs.
     """
     parts = [expectation.name, expectation.weight, _identity_of(expectation.grader)]
     view: dict[str, Any] = {}

@@ -5,9 +5,9 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 
 from ci_evals.merge_base.checkout import PACKAGES, Worktree, link_modules
+from ci_evals.user_code.folders import editable_packages
 
 _NOT_MAINS = (
     "ACTIONS_",
@@ -65,7 +65,7 @@ def import_path(worktree: Worktree) -> Iterator[Path]:
     They are the counterparts of the folders that this process imports from, such as those of
     editable installs, which would lead to the change's code otherwise.
     """
-    modules = link_modules(worktree, _hooked_packages())
+    modules = link_modules(worktree, editable_packages())
     if modules is not None:
         yield modules
     for text in dict.fromkeys(sys.path):
@@ -86,12 +86,3 @@ def is_of_change(path: Path, root: Path) -> bool:
     if not path.is_relative_to(root):
         return False
     return not set(PACKAGES).intersection(path.relative_to(root).parts)
-
-
-def _hooked_packages() -> Mapping[str, str]:
-    """Return the places of packages that setuptools has installed editably, by an import hook."""
-    mapping: dict[str, str] = {}
-    for name, module in tuple(sys.modules.items()):
-        if name.startswith("__editable__") and isinstance(module, ModuleType):
-            mapping |= getattr(module, "MAPPING", {})
-    return mapping

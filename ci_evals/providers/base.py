@@ -29,6 +29,7 @@ from ci_evals.model.fields import (
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Message, Response
 from ci_evals.registry import Registry
+from ci_evals.user_code.targets import Source
 
 T = TypeVar("T")
 
@@ -378,6 +379,16 @@ class ProviderOptions(Options):
         None when the config names one or none is needed.
         """
         return None
+
+    @property
+    def own_source(self) -> Source | None:
+        """The team's own code that answers, if any; by default, the class of a provider of theirs.
+
+        Programs and services that it only calls are not known.
+        """
+        if type(self).__module__.startswith("ci_evals."):
+            return None
+        return Source("object", type(self))
 
     def problems(self, folder: Path) -> list[str]:
         """Return problems that are visible before any call, such as a missing file or module."""

@@ -20,6 +20,7 @@ from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.request_fields import request_fields
+from ci_evals.user_code.targets import Source
 from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 
@@ -47,6 +48,11 @@ class JavaScript(ProviderOptions):
     @property
     def default_name(self) -> str:
         return f"javascript:{self.file}"
+
+    @property
+    def own_source(self) -> Source:
+        parts = split_file(self.file) or {"file": self.file}
+        return Source("script", parts["file"])
 
     def problems(self, folder: Path) -> list[str]:
         if problem := file_problem(self.file, folder):

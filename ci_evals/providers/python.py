@@ -22,6 +22,7 @@ from ci_evals.providers.frameworks import unpack_result
 from ci_evals.providers.parts import asks_messages
 from ci_evals.user_code.crashes import PACKAGE, describe_crash
 from ci_evals.user_code.targets import (
+    Source,
     annotated_as_text,
     has_second_parameter,
     identity,
@@ -68,6 +69,10 @@ class Python(ProviderOptions):
     @property
     def default_name(self) -> str:
         return f"python:{self.target}"
+
+    @property
+    def own_source(self) -> Source:
+        return Source("module", self.target.partition(":")[0])
 
     def problems(self, folder: Path) -> list[str]:
         if target_parts(self.target) is None:
@@ -143,6 +148,10 @@ class Function(ProviderOptions):
     @property
     def default_name(self) -> str:
         return str(self.target.name)
+
+    @property
+    def own_source(self) -> Source:
+        return Source("object", self.target.called)
 
     def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
         called = self.target.called

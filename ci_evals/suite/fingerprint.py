@@ -3,17 +3,23 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ci_evals.graders.scoring import identity, model_graders
+from ci_evals.graders.scoring import identity, model_graders, own_sources
 from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides, Fixture
 from ci_evals.model.fields import Secret
 from ci_evals.model.fingerprint import digest, encode
 from ci_evals.model.grading import Expectation
 from ci_evals.providers.base import McpServer, ProviderOptions
 from ci_evals.suite.rendering import Rendered
+from ci_evals.user_code.folders import CodeFolders
+from ci_evals.user_code.targets import Source
 from ci_evals.user_code.targets import identity as identity_of
 from ci_evals.user_code.targets import identity as identity_of_target
+
+if TYPE_CHECKING:
+    from ci_evals.user_code.sources import SourceDigests
 
 # Settings that change no answer, or that `provider_identity` adds itself.
 _CREDENTIALS = ("profile", "project", "token")
@@ -40,12 +46,40 @@ class Fingerprints:
     cases: Sequence[str]
 
 
+class OwnCode:
+    """The team's own code as a part of fingerprints; without any, none is read.
+
+    Args:
+        folder: the suite's folder.
+        folders: the other folders of its code.
+    """
+
+    def __init__(self, folder: Path, folders: CodeFolders) -> None:
+        self._folder = folder
+        self._folders = folders
+        self._digests: SourceDigests | None = None
+
+    def identity(self, sources: Iterable[Source]) -> list[str]:
+        """Return a digest of each source, and of what it imports from the repository."""
+        identities = []
+        for source in sources:
+            if self._digests is None:
+                from ci_evals.user_code.sources import SourceDigests
+
+                self._digests = SourceDigests(self._folder, self._folders)
+            digest = self._digests.digest(source)
+            if digest is not None:
+                identities.append(digest)
+        return identities
+
+
 def identify(
     settings: Sequence[Any],
     providers: Iterable[ProviderOptions],
     judges: Sequence[ProviderOptions],
     grader_models: Iterable[ProviderOptions],
     cases: Iterable[Case],
+    own_code: OwnCode,
 ) -> Fingerprints:
     """Fingerprint a suite and its cases.
 
@@ -55,14 +89,15 @@ def identify(
         judges: models that only graders use.
         grader_models: all models that graders use, including providers that they name.
         cases: the cases.
+        own_code: the code of graders, transforms and judges.
     """
-    identities = _model_identities(judges, grader_models)
+    identities = _model_identities(judges, grader_models, own_code)
     judgements = []
     prints = []
     identified_cases = []
     for case in cases:
         question = _question(case)
-        judgement = digest(_judgement(case, identities))
+        judgement = digest(_judgement(case.threshold, case.expect, identities, own_code))
         short_judgement = judgement[:16]
         # Without the id, so that a renamed case is recognized.
         short_question = digest(question[1:])[:16]
@@ -78,23 +113,23 @@ def check_fingerprints(
     expectations: Iterable[Expectation],
     judges: Sequence[ProviderOptions],
     grader_models: Iterable[ProviderOptions],
+    own_code: OwnCode,
 ) -> tuple[str, ...]:
-    """Return the fingerprint of each expectation, with the models that it asks; see `identify`."""
-    identities = _model_identities(judges, grader_models)
-    prints = []
-    for expectation in expectations:
-        models = [identities.get(grader.provider) for grader in model_graders([expectation])]
-        prints.append(digest([identity(expectation), models])[:16])
+    """Return the fingerprint of each expectation by itself; see `identify`."""
+    identities = _model_identities(judges, grader_models, own_code)
+    prints = [digest(_judgement(None, [each], identities, own_code)) for each in expectations]
     return tuple(prints)
 
 
 def _model_identities(
-    judges: Sequence[ProviderOptions], grader_models: Iterable[ProviderOptions]
+    judges: Sequence[ProviderOptions], grader_models: Iterable[ProviderOptions], own_code: OwnCode
 ) -> Mapping[str | None, Any]:
     """Return what identifies each model that graders use, by its name; the judges have none."""
-    identities: dict[str | None, Any] = {None: [provider_identity(judge) for judge in judges]}
+    identities: dict[str | None, Any] = {
+        None: [_model_identity(judge, own_code) for judge in judges]
+    }
     for model in grader_models:
-        identities[str(model.name)] = provider_identity(model)
+        identities[str(model.name)] = _model_identity(model, own_code)
     return identities
 
 
@@ -186,9 +221,24 @@ def _question(case: Case) -> list[Any]:
     return question
 
 
-def _judgement(case: Case, judges: Mapping[str | None, Any]) -> list[Any]:
-    judgement: list[Any] = [case.threshold, [identity(expectation) for expectation in case.expect]]
-    models = [judges.get(grader.provider) for grader in model_graders(case.expect)]
+def _model_identity(options: ProviderOptions, own_code: OwnCode) -> Any:
+    """Return what decides the verdicts of a model that judges: its settings, and code of theirs."""
+    identity = provider_identity(options)
+    if options.own_source is None:
+        return identity
+    return [identity, own_code.identity([options.own_source])]
+
+
+def _judgement(
+    threshold: float | None,
+    expectations: Sequence[Expectation],
+    judges: Mapping[str | None, Any],
+    own_code: OwnCode,
+) -> list[Any]:
+    judgement: list[Any] = [threshold, [identity(expectation) for expectation in expectations]]
+    models = [judges.get(grader.provider) for grader in model_graders(expectations)]
     if models:
         judgement.append(models)
+    if code := own_code.identity(own_sources(expectations)):
+        judgement.append({"code": code})
     return judgement

@@ -39,6 +39,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.registry import FORMATS
 from ci_evals.suite.fingerprint import (
     Fingerprints,
+    OwnCode,
     check_fingerprints,
     identify,
     setup_identity,
@@ -465,11 +466,19 @@ class CheckedSuite(Suite):
 
     def check_fingerprints(self, case: Case) -> tuple[str, ...]:
         """Return the fingerprint of each expectation of a case, with the models that it asks."""
-        return check_fingerprints(case.expect, self.judges, self.grader_models)
+        own_code = self._own_code
+        return check_fingerprints(case.expect, self.judges, self.grader_models, own_code)
 
     @cached_property
     def _fingerprints(self) -> Fingerprints:
         settings: tuple[Any, ...] = (self.runs, self.max_runs, self.prompts, self.columns)
         if self.setup:
             settings = (*settings, setup_identity(self.setup))
-        return identify(settings, self.providers, self.judges, self.grader_models, self.cases)
+        return identify(
+            settings, self.providers, self.judges, self.grader_models, self.cases, self._own_code
+        )
+
+    @cached_property
+    def _own_code(self) -> OwnCode:
+        """The code of its graders, transforms and judges, of which each file is read once."""
+        return OwnCode(self.folder, self.code_folders)

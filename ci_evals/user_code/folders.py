@@ -51,10 +51,10 @@ def find_code_folders(folder: Path, pythonpath: Sequence[str]) -> CodeFolders:
     own = folder.resolve()
     if pythonpath:
         return CodeFolders(tuple(Path(os.path.normpath(own / path)) for path in pythonpath))
-    above = (own, *own.parents)
-    root = next((parent for parent in above if (parent / ".git").exists()), None)
+    root = find_repository(own)
     if root is None:
         return CodeFolders()
+    above = (own, *own.parents)
     inside = above[: above.index(root) + 1]
     project = next((parent for parent in inside if (parent / "pyproject.toml").is_file()), root)
     named = [path for path in _pytest_folders(inside) if path.is_relative_to(root)]
@@ -62,6 +62,21 @@ def find_code_folders(folder: Path, pythonpath: Sequence[str]) -> CodeFolders:
     usual = dict.fromkeys((project, project / "src", root, root / "src"))
     others = [path for path in usual if path not in known and _is_folder_of(root, path)]
     return CodeFolders(tuple(named), tuple(others))
+
+
+def find_repository(folder: Path) -> Path | None:
+    """Return the root of the repository around a folder; None outside of one."""
+    above = (folder, *folder.parents)
+    return next((parent for parent in above if (parent / ".git").exists()), None)
+
+
+def editable_packages() -> Mapping[str, str]:
+    """Return the places of packages that setuptools has installed editably, by an import hook."""
+    mapping: dict[str, str] = {}
+    for name, module in tuple(sys.modules.items()):
+        if name.startswith("__editable__") and isinstance(module, ModuleType):
+            mapping |= getattr(module, "MAPPING", {})
+    return mapping
 
 
 def _is_folder_of(root: Path, path: Path) -> bool:

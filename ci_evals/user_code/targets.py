@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from symtable import symtable
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import closest, one_line
@@ -26,6 +26,19 @@ from ci_evals.user_code.folders import CodeFolders, code_folders, importable
 
 _imports: list[str] = []
 """The modules that `load_module` is importing in the main thread."""
+
+
+class Source(NamedTuple):
+    """Some code of the team's own.
+
+    Args:
+        kind: of the value.
+        value: the name of a Python `module`, `python` code in the suite, the path of a JavaScript
+            file (`script`), `javascript` code in the suite, or an `object` of this process.
+    """
+
+    kind: Literal["module", "python", "script", "javascript", "object"]
+    value: Any
 
 
 class NamesakeError(ImportError):

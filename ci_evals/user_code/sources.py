@@ -1,0 +1,333 @@
+"""Digests of the source of the team's own code, and of what it imports from the repository."""
+
+import ast
+import functools
+import inspect
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from ci_evals.user_code.crashes import is_their_own
+from ci_evals.user_code.folders import CodeFolders, editable_packages, find_repository
+from ci_evals.user_code.targets import Source
+
+_INSTALLED: Final = {"node_modules", "dist-packages"}
+"""The folders of installed packages, besides those that `is_their_own` knows."""
+
+# In a comment or a string, it names a file that exists or nothing: neither is a wrong digest.
+_JAVASCRIPT_IMPORT = re.compile(
+    r"""\b(?:(?:require|import)\s*\(|from|import)\s*(["'`])(\.{1,2}(?:/[^"'`\n]*)?)\1"""
+)
+_JAVASCRIPT_SUFFIXES: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file that was read: the digest of its content, and the files that it imports."""
+
+    digest: str
+    imports: Sequence[Path] = ()
+
+
+class SourceDigests:
+    """Digests of the team's own code, for which each file is read once and nothing is executed.
+
+    A digest is of the file that holds the code, of the `__init__.py` of its packages, and of all
+    files of the repository that these import, at any depth and wherever the import stands. It
+    changes with any byte of them, except line endings. Without git, the folders of the suite's code
+    take the place of the repository. Installed packages take no part, and neither do files that
+    code only reads, nor modules that it imports by a computed name.
+
+    Args:
+        folder: the suite's folder.
+        folders: the other folders of its code.
+    """
+
+    def __init__(self, folder: Path, folders: CodeFolders) -> None:
+        self._folder = folder.resolve()
+        self._import_path, self._roots = _search_places(self._folder, folders)
+        self._files: dict[Path, _File | None] = {}
+        self._places: dict[str, Sequence[Path]] = {}
+        self._digests: dict[tuple[str, str | int], str | None] = {}
+
+    def digest(self, source: Source) -> str | None:
+        """Return 32 hexadecimal digits that identify some code; None if none of it is the team's.
+
+        Objects must outlive this one.
+        """
+        value = source.value
+        if not isinstance(value, str):
+            value = id(value)
+        key = (source.kind, value)
+        if key not in self._digests:
+            self._digests[key] = self._digest(source)
+        return self._digests[key]
+
+    def _digest(self, source: Source) -> str | None:
+        value = source.value
+        match source.kind:
+            case "module":
+                return self._combine(self._find_module(value))
+            case "python":
+                return self._combine(self._python_imports(value, self._folder), self._folder)
+            case "script":
+                return self._combine(_own_files([self._folder / value]))
+            case "javascript":
+                return self._combine(_javascript_imports(value, self._folder), self._folder)
+            case "object":
+                files, texts = _find_source(value)
+                return self._combine(files, texts=texts)
+
+    def _combine(
+        self,
+        start: Iterable[Path],
+        base: Path | None = None,
+        texts: Sequence[str] = (),
+    ) -> str | None:
+        """Return the digest of files, of all files that they import, and of texts.
+
+        Args:
+            start: the files; the last one holds the code, if it is in a file.
+            base: the folder from which files are named; by default, that of the last one.
+            texts: source that is in no file.
+        """
+        files = list(dict.fromkeys(start))
+        if base is None and files:
+            base = files[-1].parent
+        known = set(files)
+        parts = [("", _digest_of(text.encode(errors="replace"))) for text in texts]
+        for path in files:  # the loop extends the list
+            file = self._read(path)
+            if file is None:
+                continue
+            # A name that is the same in every checkout, so that two files cannot be swapped.
+            parts.append((Path(os.path.relpath(path, base)).as_posix(), file.digest))
+            for imported in file.imports:
+                if imported not in known:
+                    known.add(imported)
+                    files.append(imported)
+        if not parts:
+            return None
+        return _digest_of(json.dumps(sorted(parts)).encode())
+
+    def _read(self, path: Path) -> _File | None:
+        """Read a file of code; None if it cannot be read, which the suite's checks report."""
+        if path not in self._files:
+            self._files[path] = None
+            with suppress(OSError):
+                content = path.read_bytes().replace(b"\r\n", b"\n")  # as git may check out
+                imports: Iterable[Path] = ()
+                if path.suffix == ".py":
+                    imports = self._python_imports(content, path.parent)
+                elif path.suffix != ".json":
+                    text = content.decode(errors="replace")
+                    imports = _javascript_imports(text, path.parent)
+                self._files[path] = _File(_digest_of(content), tuple(imports))
+        return self._files[path]
+
+    def _python_imports(self, code: str | bytes, folder: Path) -> Iterator[Path]:
+        """Yield the files of the repository that Python code in a folder imports."""
+        for statement in _import_statements(code):
+            prefix = ""
+            package = None
+            if isinstance(statement, ast.ImportFrom):  # each name may be a module of the package
+                if statement.module:
+                    prefix = f"{statement.module}."
+                if statement.level:
+                    package = folder
+                    for _ in range(statement.level - 1):
+                        package = package.parent
+            for alias in statement.names:
+                name = prefix + alias.name
+                if package is None:
+                    yield from self._find_module(name)
+                else:
+                    yield from _own_files(_module_files(package, name.split(".")))
+
+    def _find_module(self, name: str) -> Sequence[Path]:
+        """Return the files of the packages around a module of the repository, then its own."""
+        top, *inside = name.split(".")
+        if top not in self._places:
+            self._places[top] = self._find_places(top)
+        files: list[Path] = []
+        for place in self._places[top]:
+            files += _module_files(place, inside)
+        own = _own_files(files)
+        return [file for file in own if any(map(file.is_relative_to, self._roots))]
+
+    def _find_places(self, top: str) -> Sequence[Path]:
+        """Return the path of a top-level module without its suffix; several for a namespace."""
+        if top in sys.stdlib_module_names:
+            return ()
+        namespaces = []
+        for folder in self._import_path:
+            place = folder / top
+            if _module_file(place) is not None:
+                return (place,)
+            if place.is_dir():
+                namespaces.append(place)
+        editable = editable_packages().get(top)
+        if editable is not None and not namespaces:
+            return (Path(editable.removesuffix(".py")),)
+        return namespaces
+
+
+def _search_places(folder: Path, folders: CodeFolders) -> tuple[Sequence[Path], Sequence[Path]]:
+    """Return the folders to look for modules in, and the folders around the team's own code.
+
+    The repository's folders come before the rest of `sys.path`, so that a package that is installed
+    from the repository counts as its source.
+    """
+    import_path = [folder, *folders.named, *folders.usual]
+    roots = [find_repository(folder)]
+    for text in sys.path:
+        path = Path(text).absolute()
+        if not is_their_own(f"{path}{os.sep}"):
+            continue
+        import_path.append(path)
+        if roots[0] is None and folder.is_relative_to(path.resolve()):
+            roots.append(path.resolve())
+    inside = [folder, *(path.resolve() for path in folders.named)]
+    return tuple(dict.fromkeys(import_path)), [*filter(None, roots), *inside]
+
+
+def _import_statements(code: str | bytes) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield all import statements of Python code; none if it cannot be parsed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes, for example: importing it tells
+            module = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    # Only statements are visited, since expressions are most of a tree.
+    nodes: list[ast.AST] = [module]
+    for node in nodes:  # the loop extends the list
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+            inner = getattr(node, block, ())
+            if isinstance(inner, list):
+                nodes += inner
+
+
+def _module_files(place: Path, inside: Sequence[str]) -> Sequence[Path]:
+    """Return the files of a module and of the packages around it, as far as there are any.
+
+    Args:
+        place: the path of a package or module, without its suffix.
+        inside: the names that lead from there to the module, and maybe to something in it.
+    """
+    files = []
+    for name in ("", *inside):
+        place = place / name
+        file = _module_file(place)
+        if file is not None:
+            files.append(file)
+        if not place.is_dir():
+            break
+    return files
+
+
+def _module_file(place: Path) -> Path | None:
+    for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+        if file.is_file():
+            return file
+    return None
+
+
+def _javascript_imports(code: str, folder: Path) -> Sequence[Path]:
+    """Return the files that JavaScript in a folder imports by relative paths."""
+    files: list[Path] = []
+    for match in _JAVASCRIPT_IMPORT.finditer(code):
+        files += _script_files(Path(os.path.normpath(folder / match[2])))
+    return _own_files(files)
+
+
+def _script_files(place: Path) -> Sequence[Path]:
+    """Return the file that Node.js loads for a path: with a suffix, or of a folder."""
+    for file in (place, *(Path(f"{place}{suffix}") for suffix in _JAVASCRIPT_SUFFIXES)):
+        if file.is_file():
+            return [file]
+    package = place / "package.json"
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        main = json.loads(package.read_bytes())["main"]
+        return [package, *_script_files(Path(os.path.normpath(place / main)))]
+    for suffix in _JAVASCRIPT_SUFFIXES:
+        index = place / f"index{suffix}"
+        if index.is_file():
+            return [index]
+    return []
+
+
+def _own_files(files: Iterable[Path]) -> Sequence[Path]:
+    """Return the real paths of the files that are not installed."""
+    own = []
+    for file in files:
+        path = file.resolve()
+        if is_their_own(str(path)) and not _INSTALLED.intersection(path.parts):
+            own.append(path)
+    return own
+
+
+def _find_source(value: Any) -> tuple[Sequence[Path], Sequence[str]]:
+    """Return the files in which an object of this process is defined, and source without a file."""
+    files: list[Path] = []
+    texts = []
+    for definition in _definitions_of(value):
+        with suppress(TypeError, OSError):  # it is of C, or its source is lost
+            name = inspect.getsourcefile(definition)
+            if name is None or not Path(name).is_file():
+                texts.append(inspect.getsource(definition))
+            else:
+                files += _with_packages(Path(name), definition.__module__)
+    return _own_files(files), texts
+
+
+def _with_packages(file: Path, module: str) -> Iterator[Path]:
+    """Yield the `__init__.py` of the packages around a module, then its file."""
+    for folder in tuple(file.parents)[: module.count(".")]:
+        if (folder / "__init__.py").is_file():
+            yield folder / "__init__.py"
+    yield file
+
+
+def _definitions_of(value: Any) -> Iterator[Any]:
+    """Yield the functions and classes that make up a callable: also those that it wraps."""
+    seen: list[Any] = []
+    values = [value]
+    for each in values:  # the loop extends the list
+        if any(each is earlier for earlier in seen):
+            continue
+        seen.append(each)
+        if inspect.isclass(each):
+            yield each
+        elif inspect.isfunction(each):
+            yield each
+            values += [cell for cell in _closure_of(each) if callable(cell)]
+        elif inspect.ismethod(each):
+            owner = each.__self__
+            values += [each.__func__, owner if inspect.isclass(owner) else type(owner)]
+        elif isinstance(each, functools.partial):
+            values.append(each.func)
+        else:
+            values.append(type(each))
+        if hasattr(each, "__wrapped__"):
+            values.append(each.__wrapped__)
+
+
+def _closure_of(function: Any) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it is still empty
+            yield cell.cell_contents
+
+
+def _digest_of(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()
