@@ -1,7 +1,7 @@
 """Answers whose checks a change edits are graded by main's checks, too."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +56,29 @@ def kinds(shop: Repository) -> set[str]:
     return {cell["comparison"]["kind"] for cell in document(shop)["cells"]}
 
 
-async def test_a_check_that_passes_everything_does_not_clear_the_change(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"checks.py": GENEROUS},
+        {"cities.py": "def names(output):\n    return True\n"},
+        {"lib/__init__.py": "", "lib/words.py": "PARIS = ''\n"},
+    ],
+    ids=["its body", "a helper", "a helper of the helper"],
+)
+async def test_a_check_that_passes_everything_does_not_clear_the_change(
+    tmp_path: Path, edited: Mapping[str, str]
+) -> None:
     shop = shop_with_check(tmp_path)
-    edit_suite(shop, "checks:check", "checks:lenient")
-    shop.write(
-        {"agent.py": LONDON, "checks.py": f"{STRICT}\n\ndef lenient(output):\n    return 1\n"}
+    shop.commit(
+        {
+            "checks.py": "from cities import names as check\n",
+            "cities.py": STRICT.replace("check", "names").replace("'Paris'", "PARIS")
+            + "\n\nfrom lib.words import PARIS\n",
+            "lib/__init__.py": "",
+            "lib/words.py": "PARIS = 'Paris'\n",
+        }
     )
+    shop.write({"agent.py": LONDON, **edited})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
     assert "BORDERLINE" in headline(ended)
@@ -70,6 +87,23 @@ async def test_a_check_that_passes_everything_does_not_clear_the_change(tmp_path
     assert "5 of 5 on main, 0 of 12 here by its checks" in ended.out
     summary = (tmp_path / RESULTS / "summary.md").read_text()
     assert "0 of 50 answers pass" in summary.replace("**", "")
+
+
+@pytest.mark.parametrize("way", ["a transform", "a JavaScript file"])
+async def test_other_code_that_grades_is_no_other_matter(tmp_path: Path, way: str) -> None:
+    expect: Any = [{"contains": {"value": "Paris", "transform": "checks:shorten"}}]
+    strict = "def shorten(output):\n    return output.split(':')[-1]\n"
+    edited = {"checks.py": "def shorten(output):\n    return 'Paris'\n"}
+    if way == "a JavaScript file":
+        expect = [{"javascript": {"file": "checks.js"}}]
+        strict = "module.exports = (output) => output.includes('Paris')\n"
+        edited = {"checks.js": "module.exports = (output) => true\n"}
+    shop = shop_with_check(tmp_path, expect=expect)
+    shop.commit(dict.fromkeys(edited, strict))
+    shop.write({"agent.py": LONDON, **edited})
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "0 of 50 answers pass; by this branch's, 50 of 50" in headline(ended)
 
 
 async def test_a_report_with_mains_grades_is_judged_again_as_it_was(tmp_path: Path) -> None:
