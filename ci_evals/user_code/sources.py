@@ -7,19 +7,21 @@ import json
 import os
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any, Final
 
 from ci_evals.user_code.crashes import is_their_own
 from ci_evals.user_code.folders import CodeFolders, editable_packages, find_repository
 from ci_evals.user_code.targets import Source
 
-_INSTALLED: Final = {"node_modules", "dist-packages"}
+_INSTALLED: Final = {"node_modules", ".venv", "dist-packages"}
 """The folders of installed packages, besides those that `is_their_own` knows."""
 
 # In a comment or a string, it names a file that exists or nothing: neither is a wrong digest.
@@ -27,6 +29,10 @@ _JAVASCRIPT_IMPORT = re.compile(
     r"""\b(?:(?:require|import)\s*\(|from|import)\s*(["'`])(\.{1,2}(?:/[^"'`\n]*)?)\1"""
 )
 _JAVASCRIPT_SUFFIXES: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".json")
+
+
+_HELD: Final = (type, FunctionType, MethodType, functools.partial)
+"""What is followed from an object or a closure to its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,14 @@ class SourceDigests:
 
     def __init__(self, folder: Path, folders: CodeFolders) -> None:
         self._folder = folder.resolve()
-        self._import_path, self._roots = _search_places(self._folder, folders)
+        self._import_path = _import_path(self._folder, folders)
+        self._repository = find_repository(self._folder)
+        self._roots = [self._folder, *(path.resolve() for path in folders.named)]
+        if self._repository is not None:
+            self._roots.append(self._repository)
+        else:
+            above = [path.resolve() for path in self._import_path]
+            self._roots += [path for path in above if self._folder.is_relative_to(path)]
         self._files: dict[Path, _File | None] = {}
         self._places: dict[str, Sequence[Path]] = {}
         self._digests: dict[tuple[str, str | int], str | None] = {}
@@ -77,14 +90,15 @@ class SourceDigests:
             case "module":
                 return self._combine(self._find_module(value))
             case "python":
-                return self._combine(self._python_imports(value, self._folder), self._folder)
+                code = textwrap.dedent(value)
+                return self._combine(self._python_imports(code, self._folder), self._folder)
             case "script":
-                return self._combine(_own_files([self._folder / value]))
+                return self._combine(self._own_files([self._folder / value]))
             case "javascript":
-                return self._combine(_javascript_imports(value, self._folder), self._folder)
+                return self._combine(self._javascript_imports(value, self._folder), self._folder)
             case "object":
                 files, texts = _find_source(value)
-                return self._combine(files, texts=texts)
+                return self._combine(self._own_files(files), texts=texts)
 
     def _combine(
         self,
@@ -129,7 +143,7 @@ class SourceDigests:
                     imports = self._python_imports(content, path.parent)
                 elif path.suffix != ".json":
                     text = content.decode(errors="replace")
-                    imports = _javascript_imports(text, path.parent)
+                    imports = self._javascript_imports(text, path.parent)
                 self._files[path] = _File(_digest_of(content), tuple(imports))
         return self._files[path]
 
@@ -150,7 +164,14 @@ class SourceDigests:
                 if package is None:
                     yield from self._find_module(name)
                 else:
-                    yield from _own_files(_module_files(package, name.split(".")))
+                    yield from self._own_files(_module_files(package, name.split(".")))
+
+    def _javascript_imports(self, code: str, folder: Path) -> Sequence[Path]:
+        """Return the files that JavaScript in a folder imports by relative paths."""
+        files: list[Path] = []
+        for match in _JAVASCRIPT_IMPORT.finditer(code):
+            files += _script_files(Path(os.path.normpath(folder / match[2])))
+        return self._own_files(files)
 
     def _find_module(self, name: str) -> Sequence[Path]:
         """Return the files of the packages around a module of the repository, then its own."""
@@ -160,8 +181,20 @@ class SourceDigests:
         files: list[Path] = []
         for place in self._places[top]:
             files += _module_files(place, inside)
-        own = _own_files(files)
+        own = self._own_files(files)
         return [file for file in own if any(map(file.is_relative_to, self._roots))]
+
+    def _own_files(self, files: Iterable[Path]) -> Sequence[Path]:
+        """Return the real paths of the files that are not installed."""
+        own = []
+        for file in files:
+            path = file.resolve()
+            inside = path
+            if self._repository is not None and path.is_relative_to(self._repository):
+                inside = path.relative_to(self._repository)  # a checkout may be in `.venv/src`
+            if is_their_own(str(path)) and not _INSTALLED.intersection(inside.parts):
+                own.append(path)
+        return own
 
     def _find_places(self, top: str) -> Sequence[Path]:
         """Return the path of a top-level module without its suffix; several for a namespace."""
@@ -180,23 +213,18 @@ class SourceDigests:
         return namespaces
 
 
-def _search_places(folder: Path, folders: CodeFolders) -> tuple[Sequence[Path], Sequence[Path]]:
-    """Return the folders to look for modules in, and the folders around the team's own code.
+def _import_path(folder: Path, folders: CodeFolders) -> Sequence[Path]:
+    """Return the folders to look for modules in.
 
     The repository's folders come before the rest of `sys.path`, so that a package that is installed
     from the repository counts as its source.
     """
-    import_path = [folder, *folders.named, *folders.usual]
-    roots = [find_repository(folder)]
+    own = []
     for text in sys.path:
         path = Path(text).absolute()
-        if not is_their_own(f"{path}{os.sep}"):
-            continue
-        import_path.append(path)
-        if roots[0] is None and folder.is_relative_to(path.resolve()):
-            roots.append(path.resolve())
-    inside = [folder, *(path.resolve() for path in folders.named)]
-    return tuple(dict.fromkeys(import_path)), [*filter(None, roots), *inside]
+        if is_their_own(f"{path}{os.sep}") and os.access(path, os.X_OK):
+            own.append(path)
+    return tuple(dict.fromkeys((folder, *folders.named, *folders.usual, *own)))
 
 
 def _import_statements(code: str | bytes) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -243,38 +271,28 @@ def _module_file(place: Path) -> Path | None:
     return None
 
 
-def _javascript_imports(code: str, folder: Path) -> Sequence[Path]:
-    """Return the files that JavaScript in a folder imports by relative paths."""
-    files: list[Path] = []
-    for match in _JAVASCRIPT_IMPORT.finditer(code):
-        files += _script_files(Path(os.path.normpath(folder / match[2])))
-    return _own_files(files)
-
-
 def _script_files(place: Path) -> Sequence[Path]:
-    """Return the file that Node.js loads for a path: with a suffix, or of a folder."""
-    for file in (place, *(Path(f"{place}{suffix}") for suffix in _JAVASCRIPT_SUFFIXES)):
-        if file.is_file():
-            return [file]
-    package = place / "package.json"
+    """Return the file that Node.js loads for a path without its suffix, or for a folder.
+
+    If a `package.json` says which file of a folder that is, it is returned, too.
+    """
+    candidates = [place, *_with_suffixes(place)]
+    found = []
     with suppress(OSError, ValueError, TypeError, KeyError):
-        main = json.loads(package.read_bytes())["main"]
-        return [package, *_script_files(Path(os.path.normpath(place / main)))]
+        package = place / "package.json"
+        main = Path(os.path.normpath(place / json.loads(package.read_bytes())["main"]))
+        found.append(package)
+        candidates += [main, *_with_suffixes(main), *_with_suffixes(main / "index")]
+    candidates += _with_suffixes(place / "index")
+    for file in candidates:
+        if file.is_file():
+            return [*found, file]
+    return found
+
+
+def _with_suffixes(place: Path) -> Iterator[Path]:
     for suffix in _JAVASCRIPT_SUFFIXES:
-        index = place / f"index{suffix}"
-        if index.is_file():
-            return [index]
-    return []
-
-
-def _own_files(files: Iterable[Path]) -> Sequence[Path]:
-    """Return the real paths of the files that are not installed."""
-    own = []
-    for file in files:
-        path = file.resolve()
-        if is_their_own(str(path)) and not _INSTALLED.intersection(path.parts):
-            own.append(path)
-    return own
+        yield Path(f"{place}{suffix}")
 
 
 def _find_source(value: Any) -> tuple[Sequence[Path], Sequence[str]]:
@@ -288,7 +306,7 @@ def _find_source(value: Any) -> tuple[Sequence[Path], Sequence[str]]:
                 texts.append(inspect.getsource(definition))
             else:
                 files += _with_packages(Path(name), definition.__module__)
-    return _own_files(files), texts
+    return files, texts
 
 
 def _with_packages(file: Path, module: str) -> Iterator[Path]:
@@ -300,27 +318,35 @@ def _with_packages(file: Path, module: str) -> Iterator[Path]:
 
 
 def _definitions_of(value: Any) -> Iterator[Any]:
-    """Yield the functions and classes that make up a callable: also those that it wraps."""
+    """Yield the functions and classes that make up a callable: also those that it holds."""
     seen: list[Any] = []
     values = [value]
     for each in values:  # the loop extends the list
         if any(each is earlier for earlier in seen):
             continue
         seen.append(each)
+        held: Iterable[Any]
         if inspect.isclass(each):
             yield each
-        elif inspect.isfunction(each):
+            continue
+        if inspect.isfunction(each):
             yield each
-            values += [cell for cell in _closure_of(each) if callable(cell)]
+            held = _closure_of(each)
         elif inspect.ismethod(each):
-            owner = each.__self__
-            values += [each.__func__, owner if inspect.isclass(owner) else type(owner)]
+            values += [each.__func__, each.__self__]
+            continue
         elif isinstance(each, functools.partial):
             values.append(each.func)
+            held = (*each.args, *each.keywords.values())
         else:
             values.append(type(each))
-        if hasattr(each, "__wrapped__"):
-            values.append(each.__wrapped__)
+            held = getattr(each, "__dict__", {}).values()
+        # Not any callable: a client of a library holds half of that library.
+        values += [part for part in held if isinstance(part, _HELD)]
+        # Static, since a proxy may have an attribute of any name.
+        wrapped = inspect.getattr_static(each, "__wrapped__", None)
+        if wrapped is not None:
+            values.append(wrapped)
 
 
 def _closure_of(function: Any) -> Iterator[Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leftovers import journaled
+from leftovers import journaled, report_in
 from repositories import (
     APPLE,
     RESULTS,
@@ -228,6 +228,45 @@ async def test_each_side_answers_by_its_own_code(layout: Layout, tmp_path: Path)
     assert ended.code == 0, ended.out + ended.err
     assert "which ran alongside" in ended.out, ended.err
     assert sides(folder) == ({"apple, says the change"}, {"apple, says main"})
+
+
+def graded_agent_of(who: str) -> Mapping[str, str]:
+    checking = "import words\ndef judge(output):\n    return True\n"
+    return {"agent.py": agent_of(who), "lib/checking.py": checking, "lib/words.py": ""}
+
+
+GRADED = (
+    Layout("on the path", graded_agent_of, pythonpath="{root}/lib"),
+    Layout(
+        "by an import hook",
+        graded_agent_of,
+        mapping={"checking": "lib/checking", "words": "lib/words"},
+    ),
+)
+
+
+@pytest.mark.parametrize("layout", GRADED, ids=lambda layout: layout.name.replace(" ", "-"))
+async def test_a_grader_is_the_same_on_both_sides_until_its_code_changes(
+    layout: Layout, tmp_path: Path
+) -> None:
+    repository = Repository.new(tmp_path / "shop")
+    repository.write(layout.files("main"))
+    suite = repository.folder / layout.suite
+    case = {**APPLE, "expect": [{"python": "checking:judge"}]}
+    write_suite_file(suite, name="shop", cases=[case], providers=[AGENT])
+    repository.commit()
+    repository.write(layout.files("the change"))
+    environ = layout.environment(repository, tmp_path / "site")
+
+    async def kinds() -> set[str]:
+        ended = await against_main(repository.folder, environ=environ)
+        assert ended.code == 0, ended.out + ended.err
+        cells = report_in(repository.folder / RESULTS)["cells"]
+        return {cell["comparison"]["kind"] for cell in cells}
+
+    assert await kinds() == {"unchanged"}
+    repository.write({"lib/words.py": "word = 'apple'"})
+    assert await kinds() == {"edited"}
 
 
 async def test_a_checkout_that_is_reached_by_a_link_is_the_same_checkout(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def test_code_that_cannot_be_parsed_counts_by_its_bytes(broken: bytes, tmp_path:
         {"src/checks.py": LENIENT},  # the one in the suite's folder hides it
         {".venv/lib/python3.12/site-packages/requests/__init__.py": "get = 1"},
         {"evals/node_modules/requests.py": "get = 1"},
+        {".venv/src/requests/requests.py": "get = 1"},
         {"evals/json.py": "loads = 1"},  # Python's own is imported
         {"evals/data.json": "[1]"},
     ],
@@ -160,9 +161,9 @@ def test_a_folder_that_the_suite_names_counts_without_a_repository(tmp_path: Pat
 def test_it_is_the_same_in_every_checkout_and_with_every_line_ending(tmp_path: Path) -> None:
     files = {".git/HEAD": "", "evals/checks.py": f"import words\n{JUDGE}", "words.py": "a = 1\n"}
     write_files(tmp_path / "one", files)
-    write_files(tmp_path / "inside/two", files)
+    write_files(tmp_path / ".venv/src/node_modules/two", files)
     before = judgement(tmp_path / "one/evals", PYTHON)
-    assert judgement(tmp_path / "inside/two/evals", PYTHON) == before
+    assert judgement(tmp_path / ".venv/src/node_modules/two/evals", PYTHON) == before
     (tmp_path / "one/words.py").write_bytes(b"a = 1\r\n")
     assert judgement(tmp_path / "one/evals", PYTHON) == before
 
@@ -233,7 +234,8 @@ def test_javascript_and_what_it_imports_is_part_of_it(
         {
             "evals/checks.mjs": f"{statement}\nexport default (output) => output === word",
             "evals/package/package.json": '{"main": "lib/main"}',
-            "evals/deep.js": "require('./deeper')",
+            "evals/deep.js": "require('./deeper'); require('./circle')",
+            "evals/circle/package.json": '{"main": "."}',
             f"evals/{imported}": "Paris",
             "evals/node_modules/words/index.js": "",
         },
@@ -253,6 +255,7 @@ def test_javascript_and_what_it_imports_is_part_of_it(
     ("expect", "changed"),
     [
         ({"python": "import checks\nreturn checks.judge(output)"}, {"checks.py": LENIENT}),
+        ({"python": "  import checks\n  return checks.judge(output)"}, {"checks.py": LENIENT}),
         ({"javascript": "require('./checks.js')(output)"}, {"checks.js": "module.exports = 1"}),
     ],
 )
@@ -324,7 +327,7 @@ def of_object(expect: Any, folder: Path) -> str:
 
 
 OBJECTS = """
-from functools import partial, wraps
+from functools import lru_cache, partial
 from ci_evals import grader
 from own_words import within
 
@@ -338,6 +341,9 @@ class Judge:
     def grade(self, answer): return True
     def check(self, output): return True
     def __call__(self, output): return True
+class Holder:
+    def __init__(self, check): self.check = check
+    def grade(self, answer): return self.check(answer.output)
 """
 
 
@@ -352,6 +358,7 @@ class Judge:
         "Judge()",
         "Judge().check",
         "Judge().__call__",
+        "lru_cache(judge)",
     ],
 )
 def test_the_source_of_an_object_and_what_it_imports_is_part_of_it(
@@ -372,6 +379,24 @@ def test_the_source_of_an_object_and_what_it_imports_is_part_of_it(
     assert helped != before
     write_files(tmp_path, {"own_objects.py": objects.replace("True", "False")})
     assert of_object(used, tmp_path) != helped
+
+
+@pytest.mark.parametrize("expression", ["Holder(check)", "partial(judge_by, check)"])
+def test_a_function_that_an_object_holds_is_part_of_it(
+    expression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = f"from own_checks import check\nfrom own_objects import *\nused = {expression}\n"
+    check = "def check(output): return True\n"
+    within = "def within(function): return function\n"
+    write_files(tmp_path, {"own_program.py": program, "own_objects.py": OBJECTS})
+    write_files(tmp_path, {"own_checks.py": check, "own_words.py": within})
+    for name in ("own_program", "own_objects", "own_checks", "own_words"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with importable(tmp_path):
+        used = load_module("own_program").used
+    before = of_object(used, tmp_path)
+    write_files(tmp_path, {"own_checks.py": f"{check}\n"})
+    assert of_object(used, tmp_path) != before
 
 
 def test_objects_without_a_source_of_the_teams_are_known_by_name(tmp_path: Path) -> None:
