@@ -1,15 +1,20 @@
 """Main's grades of the change's answers, as they come in during an invocation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from ci_evals.gate.cells import cell_key, match_variants
-from ci_evals.model.plan import CellKey
-from ci_evals.model.report import SuiteReport
-from ci_evals.model.ruler import MainRules, RuledCell, Ruler, StoredAnswers
+from ci_evals.model.case import Case, Variant
+from ci_evals.model.plan import CellKey, RunPlan
+from ci_evals.model.report import RunRecord, SuiteReport
+from ci_evals.model.ruler import DroppedCase, MainRules, RuledCell, Ruler, StoredAnswers
 from ci_evals.suite.types import CheckedSuite
+
+MAX_DROPPED_SHARE: Final = Fraction(1, 5)
+"""The share of main's cases that are asked although the change has dropped them."""
 
 
 class _MainName(NamedTuple):
@@ -20,78 +25,143 @@ class _MainName(NamedTuple):
 
 
 class StoredRun(NamedTuple):
-    """An answer of a cell of the report: its run, and the start of its line in the journal."""
+    """A graded run of a cell, and the start of its line in the journal; None if it has no answer:
+    the code under test failed.
+    """
 
     cell: int
     run: int
-    offset: int
+    offset: int | None
+
+
+def _stored_runs(
+    plan: RunPlan, records: Mapping[int, RunRecord], cells: Iterable[int]
+) -> Iterator[StoredRun]:
+    """Yield the graded runs of some cells of a plan."""
+    for cell in cells:
+        for run, index in enumerate(plan.indices(cell), plan.first_runs[cell]):
+            record = records.get(index)
+            if record is not None and record.graded:
+                yield StoredRun(cell, run, None if record.unanswered else record.offset)
 
 
 @dataclass
 class Ruling:
-    """Grades the answers of cases whose checks the change has edited by those of main.
+    """Grades the answers of the change by main's checks, where it has edited or dropped them.
 
     Args:
         main: the branch and its commit.
         rules: what main's suite asks and expects.
         suite: the suite of the change.
-        names: by row, the names of the cases that ask what main asks, and check it otherwise.
+        edited: by row, the names of the cases that ask what main asks, and check it otherwise.
+        dropped: the cases of main that the change has deleted or reworded, critical ones first.
     """
 
     main: str
     rules: MainRules
     suite: CheckedSuite
-    names: Mapping[int, _MainName]
+    edited: Mapping[int, _MainName]
+    dropped: Sequence[str]
     _passed: dict[int, dict[int, bool | None]] = field(default_factory=dict)
+    _asked: list[DroppedCase] = field(default_factory=list)
 
     @classmethod
     def of(cls, main: str, rules: MainRules, suite: CheckedSuite) -> Self:
-        return cls(main, rules, suite, dict(_edited_cases(rules, suite)))
+        edited = dict(_edited_cases(rules, suite))
+        return cls(main, rules, suite, edited, _dropped_cases(rules, suite))
+
+    # Cases whose checks differ.
 
     def ungraded(self, reports: Iterable[SuiteReport]) -> Sequence[StoredRun]:
-        """Return the answers in some reports of the suite that main has not graded yet."""
-        return [run for report in reports for run in self._answers(report) if self._is_new(run)]
+        """Return the runs in some reports of the suite that main has not graded yet."""
+        return [
+            run
+            for report in reports
+            for run in _stored_runs(report.plan, report.records, self._edited_cells(report.plan))
+            if run.run not in self._passed.get(run.cell, {})
+        ]
 
-    def _answers(self, report: SuiteReport) -> Iterator[StoredRun]:
-        plan = report.plan
-        for row in self.names:
-            for cell in plan.cells_of_row(row):
-                for place, index in enumerate(plan.indices(cell)):
-                    record = report.records.get(index)
-                    if record is not None and record.graded:
-                        run = plan.first_runs[cell] + place
-                        if record.unanswered:  # there is nothing to grade
-                            self._passed.setdefault(cell, {})[run] = False
-                        else:
-                            yield StoredRun(cell, run, record.offset)
-
-    def _is_new(self, run: StoredRun) -> bool:
-        return run.run not in self._passed.get(run.cell, {})
+    def _edited_cells(self, plan: RunPlan) -> Iterator[int]:
+        for row in self.edited:
+            yield from plan.cells_of_row(row)
 
     def ask(self, runs: Sequence[StoredRun], journal: Path) -> StoredAnswers:
-        """Return what is asked of main to have answers in a journal graded."""
-        columns = self.suite.columns
-        matched = match_variants(columns, self.rules.variants)
-        cells = []
-        for run in runs:
-            row, column = divmod(run.cell, len(columns))
-            # The checks of a case are the same on every variant.
-            variant = matched.get(columns[column], self.rules.variants[0])
-            cells.append(cell_key(self.names[row].case, variant))
-        return StoredAnswers(
-            journal=journal,
-            cells=cells,
-            offsets=[run.offset for run in runs],
-            checks={
-                name.case: self.suite.check_fingerprints(self.suite.cases[row])
-                for row, name in self.names.items()
-            },
-        )
+        """Return what is asked of main to have the answers of runs in a journal graded."""
+        names = {row: name.case for row, name in self.edited.items()}
+        checks = {
+            name: self.suite.check_fingerprints(self.suite.cases[row])
+            for row, name in names.items()
+        }
+        return self._ask(runs, journal, names, checks)
 
     def note(self, runs: Sequence[StoredRun], passed: Sequence[bool | None]) -> None:
-        """Note main's grades of some answers."""
-        for run, passes in zip(runs, passed, strict=True):
+        """Note main's grades of the answers of runs; a run without an answer has failed."""
+        for run, passes in _with_unanswered(runs, passed):
             self._passed.setdefault(run.cell, {})[run.run] = passes
+
+    # Cases that only main has.
+
+    @property
+    def dropped_to_ask(self) -> Sequence[str]:
+        """The dropped cases that are asked: not all of them, for each costs calls."""
+        return self.dropped[: max(1, int(MAX_DROPPED_SHARE * len(self.rules.cases)))]
+
+    def suite_of_dropped(self, cases: Sequence[Case]) -> CheckedSuite:
+        """Return the change's suite with cases of main instead of its own.
+
+        A reworded case has the name of the change's own, so all have names that no case has.
+        """
+        renamed = [replace(case, id=f"{case.id} (of main)") for case in cases]
+        return replace(self.suite, cases=renamed)
+
+    def runs_of_dropped(
+        self, plan: RunPlan, records: Mapping[int, RunRecord]
+    ) -> Sequence[StoredRun]:
+        """Return the runs of cases of main."""
+        return list(_stored_runs(plan, records, range(len(plan))))
+
+    def ask_dropped(
+        self, cases: Sequence[Case], runs: Sequence[StoredRun], journal: Path
+    ) -> StoredAnswers:
+        """Return what is asked of main to have the answers to cases of main graded."""
+        return self._ask(runs, journal, {row: case.id for row, case in enumerate(cases)}, {})
+
+    def note_dropped(
+        self, cases: Sequence[Case], runs: Sequence[StoredRun], passed: Sequence[bool | None]
+    ) -> None:
+        """Note main's grades of the answers to cases of main."""
+        by_row: dict[int, list[bool]] = {}
+        for run, passes in _with_unanswered(runs, passed):
+            if passes is not None:
+                by_row.setdefault(run.cell // len(self.suite.columns), []).append(passes)
+        for row, grades in by_row.items():
+            name = cases[row].id
+            critical = self.rules.cases[name].critical
+            dropped = DroppedCase(
+                case=name, critical=critical, passed=sum(grades), graded=len(grades)
+            )
+            self._asked.append(dropped)
+
+    # Both.
+
+    def _ask(
+        self,
+        runs: Iterable[StoredRun],
+        journal: Path,
+        names: Mapping[int, str],
+        checks: Mapping[str, Sequence[str]],
+    ) -> StoredAnswers:
+        columns = self.suite.columns
+        matched: Mapping[Variant, Variant] = match_variants(columns, self.rules.variants)
+        cells, offsets = [], []
+        for run in runs:
+            if run.offset is not None:
+                row, column = divmod(run.cell, len(columns))
+                # The checks of a case are the same on every variant.
+                variant = matched.get(columns[column], self.rules.variants[0])
+                cells.append(cell_key(names[row], variant))
+                offsets.append(run.offset)
+        return StoredAnswers(journal=journal, cells=cells, offsets=offsets, checks=checks)
 
     def ruler(self, keys: Sequence[CellKey]) -> Ruler:
         """Return all grades so far.
@@ -108,11 +178,26 @@ class Ruling:
                     case=case,
                     provider=provider,
                     prompt=prompt,
-                    fingerprint=self.names[cell // len(self.suite.columns)].fingerprint,
+                    fingerprint=self.edited[cell // len(self.suite.columns)].fingerprint,
                     passed=known,
                 )
                 cells.append(ruled)
-        return Ruler(main=self.main, gate=self.rules.gate, cells=tuple(cells))
+        return Ruler(
+            main=self.main,
+            gate=self.rules.gate,
+            cells=tuple(cells),
+            dropped=tuple(self._asked),
+            dropped_unasked=len(self.dropped) - len(self._asked),
+        )
+
+
+def _with_unanswered(
+    runs: Iterable[StoredRun], passed: Iterable[bool | None]
+) -> Iterator[tuple[StoredRun, bool | None]]:
+    """Yield each run with the grade of its answer; False if it has none."""
+    grades = iter(passed)
+    for run in runs:
+        yield run, False if run.offset is None else next(grades)
 
 
 def _edited_cases(rules: MainRules, suite: CheckedSuite) -> Iterator[tuple[int, _MainName]]:
@@ -122,7 +207,7 @@ def _edited_cases(rules: MainRules, suite: CheckedSuite) -> Iterator[tuple[int, 
     """
     mine = {case.id for case in suite.cases}
     gone = {
-        _question(case.fingerprint): id_ for id_, case in rules.cases.items() if id_ not in mine
+        _question(case.fingerprint): name for name, case in rules.cases.items() if name not in mine
     }
     for row, case in enumerate(suite.cases):
         fingerprint = suite.case_fingerprint(row)
@@ -136,6 +221,20 @@ def _edited_cases(rules: MainRules, suite: CheckedSuite) -> Iterator[tuple[int, 
             and _question(theirs.fingerprint) == _question(fingerprint)
         ):
             yield row, _MainName(name, theirs.fingerprint)
+
+
+def _dropped_cases(rules: MainRules, suite: CheckedSuite) -> Sequence[str]:
+    """Return the cases of main that no case of a suite asks, critical ones first.
+
+    None if only a part of the suite was selected.
+    """
+    if suite.selection is not None:
+        return ()
+    asked = {_question(suite.case_fingerprint(row)) for row in range(len(suite.cases))}
+    dropped = [
+        name for name, case in rules.cases.items() if _question(case.fingerprint) not in asked
+    ]
+    return sorted(dropped, key=lambda name: not rules.cases[name].critical)
 
 
 def _question(fingerprint: str) -> str:

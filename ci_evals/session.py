@@ -112,6 +112,9 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
     async def describe(self) -> MainRules | NoComparison:
         """Return what main's suite asks and expects, or why that is not known."""
 
+    async def show_cases(self, names: Sequence[str]) -> Sequence[Case] | NoComparison:
+        """Return cases of main's suite without what is expected, or why they are not known."""
+
     async def grade(self, answers: StoredAnswers) -> Sequence[bool | None] | NoComparison:
         """Return whether each answer passes main's checks, or why that is not known."""
 
@@ -543,6 +546,8 @@ class _Session:
                 invocation = self.invocation
                 await self._ask_for_main_rules()
                 await self._grade_by_main(evidence)
+                if not run.stopped:
+                    await self._ask_dropped_cases()
                 # Withdrawn first: an outage would otherwise make suspects of cells at random.
                 if not run.stopped:
                     evidence = self._withdraw_failed_rounds(evidence)
@@ -565,9 +570,11 @@ class _Session:
                 interrupted = missing_shards_clause(missing)
         return self._report(evidence, interrupted)
 
-    def _take_over(self, plan: RunPlan, records: dict[int, RunRecord]) -> _Part:
-        """Fill a plan with the results that exist."""
-        cells = Cells(self.invocation.suite, plan)
+    def _take_over(
+        self, plan: RunPlan, records: dict[int, RunRecord], suite: CheckedSuite | None = None
+    ) -> _Part:
+        """Fill a plan with the results that exist; `suite` is the invocation's, unless given."""
+        cells = Cells(suite or self.invocation.suite, plan)
         resumption = self.recordings.take_over(plan, records, cells, self.journal, self.redactor)
         return _Part(plan, records, cells, resumption)
 
@@ -648,6 +655,34 @@ class _Session:
             self._note_lack_of_rules(passed)
         else:
             ruling.note(runs, passed)
+
+    async def _ask_dropped_cases(self) -> None:
+        """Ask what only main's suite asks, and have the answers graded by its checks.
+
+        Their results are in the journal under names of their own, so that resuming keeps them.
+        """
+        invocation, main, ruling = self.invocation, self.invocation.main, self._ruling
+        may_call = invocation.run_missing and not invocation.replay_only
+        if main is None or ruling is None or not ruling.dropped or not may_call:
+            return
+        cases = await main.show_cases(ruling.dropped_to_ask)
+        if isinstance(cases, NoComparison):
+            self._note_lack_of_rules(cases)
+            return
+        suite = ruling.suite_of_dropped(cases)
+        plan = plan_runs(suite.cases, suite.columns, suite.runs)
+        part = self._take_over(plan, {}, suite)
+        asking = f"asking {number_of(len(cases), 'case')} of {main.name}"
+        if part.missing:
+            self.watcher.note_decision(f"{asking}: {_first_names(case.id for case in cases)}")
+        part.load_into(self.run, asking)
+        await self.run.run()
+        runs = ruling.runs_of_dropped(plan, part.records)
+        passed = await main.grade(ruling.ask_dropped(cases, runs, invocation.journal))
+        if isinstance(passed, NoComparison):
+            self._note_lack_of_rules(passed)
+        else:
+            ruling.note_dropped(cases, runs, passed)
 
     def _note_lack_of_rules(self, why: NoComparison) -> None:
         baseline = self.invocation.baseline

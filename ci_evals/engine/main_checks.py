@@ -38,7 +38,7 @@ async def grade_stored(suite: CheckedSuite, answers: StoredAnswers) -> list[bool
             cell, result = answer
             if cell.setup:
                 return None
-            known = tuple(_known_grades(suite, cell, result, answers.checks[cell.case.id]))
+            known = tuple(_known_grades(suite, cell, result, answers.checks.get(cell.case.id, ())))
             return await _passes(cell, result, known, opened, answers.journal.parent)
 
         return await ask_each(stored, grade, at_once=suite.max_concurrency)

@@ -25,6 +25,7 @@ from ci_evals.gate.wording.bases import (
 from ci_evals.gate.wording.comparisons import case_sentence, variant_sentence
 from ci_evals.gate.wording.rules import (
     coverage_sentence,
+    dropped_sentence,
     hidden_critical_sentence,
     increase_sentence,
     looser_checks_sentence,
@@ -58,6 +59,7 @@ RuleName = Literal[
     "coverage",
     "quarantine",
     "checks",
+    "cases",
     "critical",
     "regressions",
     "variant",
@@ -89,20 +91,25 @@ def rule_verdicts(
     lack: VerdictStatus = "error" if rules.require_baseline is True else "borderline"
     yield from _ungraded_cells(report, rules)
     yield from _unknown_budgets(report, rules)
+    edited = None
+    if report.ruler is not None:
+        from ci_evals.gate.dropped_cases import dropped_cases
+        from ci_evals.gate.edited_checks import edited_checks
+
+        main, compared = report.ruler.main, None
+        if isinstance(comparison, Comparison):
+            compared = comparison
+        edited = edited_checks(report, compared)
+        if edited is not None and edited.are_looser:
+            text = looser_checks_sentence(main, edited.graded_twice)
+            cells = tuple(sorted(edited.excused_cells, key=str))
+            yield RuleVerdict("checks", "borderline", text, cells)
+        dropped = dropped_cases(report.ruler, compared, rules.alpha)
+        if dropped.worse:
+            yield RuleVerdict("cases", "borderline", dropped_sentence(main, dropped))
     if isinstance(comparison, Comparison):
         yield from _missing_cells(report, rules, comparison, lack)
     yield from _ended_quarantines(report)
-    edited = None
-    if report.ruler is not None:
-        from ci_evals.gate.edited_checks import edited_checks
-
-        compared = comparison if isinstance(comparison, Comparison) else None
-        edited = edited_checks(report, compared)
-    if edited is not None and edited.are_looser:
-        text = looser_checks_sentence(edited.ruler.main, edited.graded_twice)
-        yield RuleVerdict(
-            "checks", "borderline", text, tuple(sorted(edited.excused_cells, key=str))
-        )
     if isinstance(comparison, Comparison) and comparison.baseline.removed_suites:
         yield RuleVerdict("baseline", "borderline", removed_suites_sentence(comparison.baseline))
     if not isinstance(comparison, Comparison) or not comparison.compared:

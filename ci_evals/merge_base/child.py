@@ -20,7 +20,6 @@ from typing import Annotated, Any, BinaryIO, Literal
 from uuid import uuid4
 
 from pydantic import Field, TypeAdapter
-from pydantic_core import to_jsonable_python
 
 from ci_evals.engine.journal import headers
 from ci_evals.engine.main_checks import grade_stored
@@ -28,6 +27,7 @@ from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, ConfigError, UsageError, describe_exception
 from ci_evals.files import write_atomically
 from ci_evals.merge_base.environment import is_of_change
+from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Checkout, RunRecord, SuiteReport
 from ci_evals.model.result import Result
@@ -103,6 +103,14 @@ class RulesJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CasesJob:
+    """Return cases of main's suite, without what is expected."""
+
+    names: Sequence[str]
+    do: Literal["show cases"] = "show cases"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GradeJob:
     """Grade answers of the change by main's checks."""
 
@@ -110,7 +118,7 @@ class GradeJob:
     do: Literal["grade"] = "grade"
 
 
-Job = Annotated[PlanJob | CellsJob | RulesJob | GradeJob, Field(discriminator="do")]
+Job = Annotated[PlanJob | CellsJob | RulesJob | CasesJob | GradeJob, Field(discriminator="do")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +133,7 @@ class Done:
         outcomes: of each cell that main has, whether its runs beyond the plan passed, in order;
             None for a run without a grade.
         rules: what main's suite asks and expects.
+        cases: cases of main's suite, without what is expected.
         passed: whether each answer passes main's checks; None if they could not grade it.
     """
 
@@ -134,6 +143,7 @@ class Done:
     report: str = ""
     outcomes: Sequence[tuple[CellKey, Sequence[bool | None]]] = ()
     rules: MainRules | None = None
+    cases: Sequence[Case] = ()
     passed: Sequence[bool | None] = ()
 
 
@@ -204,7 +214,7 @@ def serve() -> None:
         except Exception as error:  # noqa: BLE001  main's own code may raise anything
             answers.send_problem(describe_exception(error))
         else:
-            answers.send({"done": to_jsonable_python(done)})
+            answers.send({"done": TypeAdapter(Done).dump_python(done, mode="json")})
 
 
 def _read(lines: BinaryIO, received: SimpleQueue[bytes]) -> None:
@@ -248,6 +258,10 @@ class _Main:
                 done = self._run_cells(job)
             case RulesJob():
                 done = Done(rules=self._suite.main_rules())
+            case CasesJob():
+                wanted = frozenset(job.names)
+                cases = [case for case in self._suite.cases if case.id in wanted]
+                done = Done(cases=[replace(case, expect=()) for case in cases])
             case GradeJob():
                 done = Done(passed=asyncio.run(grade_stored(self._suite, job.answers)))
         return replace(done, foreign=_foreign_modules(self._named.root))

@@ -27,6 +27,7 @@ from ci_evals.git import GitError
 from ci_evals.hosts import MainCommit
 from ci_evals.merge_base.checkout import CheckoutError, Worktree, check_out, link_shared
 from ci_evals.merge_base.child import (
+    CasesJob,
     CellsJob,
     Done,
     GradeJob,
@@ -36,6 +37,7 @@ from ci_evals.merge_base.child import (
     RulesJob,
 )
 from ci_evals.merge_base.environment import child_environment, import_path
+from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey
 from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.providers.subprocess import marked_environment, run_program
@@ -246,6 +248,14 @@ class MainSide:
             return self._not_run(error)
         assert done.rules is not None
         return done.rules
+
+    async def show_cases(self, names: Sequence[str]) -> Sequence[Case] | NoComparison:
+        """Return cases of main's suite without what is expected, or why they are not known."""
+        try:
+            done = await self._do(CasesJob(names=names), _ignore_spending)
+        except _FAILURES as error:
+            return self._not_run(error)
+        return done.cases
 
     async def grade(self, answers: StoredAnswers) -> Sequence[bool | None] | NoComparison:
         """Return whether each answer passes main's checks, or why that is not known.

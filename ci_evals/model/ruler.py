@@ -21,10 +21,12 @@ class MainCase:
     Attributes:
         fingerprint: identifies its question and its grading, as `question.judgement`.
         checks: the fingerprint of each of its expectations, in order.
+        critical: its regression is always red.
     """
 
     fingerprint: str
     checks: tuple[str, ...]
+    critical: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class StoredAnswers:
         cells: of each answer, the cell of main's suite whose checks grade it.
         offsets: of each answer, the start of its line in the journal, in bytes.
         checks: the fingerprints of the checks that have graded the answers so far, in order, by the
-            case of main's suite.
+            case of main's suite; cases without any are left out.
     """
 
     journal: Path
@@ -80,6 +82,23 @@ class RuledCell:
         return Variant(self.provider, self.prompt)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedCase:
+    """A case of main that the change has deleted or reworded, asked as main has it.
+
+    Attributes:
+        case: its id in main's suite.
+        critical: its regression is always red, on main.
+        passed: how many answers of the change pass main's checks, over all variants.
+        graded: how many main's checks have graded.
+    """
+
+    case: str
+    critical: bool
+    passed: int
+    graded: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ruler:
     """Main's grades of the answers of a report, where its checks are others than the report's own.
@@ -88,11 +107,15 @@ class Ruler:
         main: the branch and its commit: `main (0123456)`.
         gate: main's rules for merging; None if it has none.
         cells: the cells that main's checks have graded.
+        dropped: cases of main that the change no longer has as they were.
+        dropped_unasked: how many more of these there are, which were not asked.
     """
 
     main: str
     gate: Gate | None
-    cells: tuple[RuledCell, ...]
+    cells: tuple[RuledCell, ...] = ()
+    dropped: tuple[DroppedCase, ...] = ()
+    dropped_unasked: int = 0
 
     @cached_property
     def by_key(self) -> Mapping[CellKey, RuledCell]:

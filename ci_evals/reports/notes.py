@@ -20,6 +20,7 @@ from ci_evals.gate.wording.bases import (
     few_runs_sentence,
     lost_report_sentences,
 )
+from ci_evals.gate.wording.rules import dropped_sentence
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Looks, Resumption, SuiteReport
@@ -274,6 +275,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Gate changed", "; ".join(changed), brief=True)
     yield from drift_notes(summary)
     yield from _main_checks_notes(report, comparison)
+    yield from _dropped_notes(report, comparison)
     yield from _regrading_notes(comparison)
     yield from _confirmation_notes(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
@@ -295,6 +297,15 @@ def _main_checks_notes(report: SuiteReport, comparison: Comparison) -> Iterator[
     answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
     text = f"of {edited.ruler.main} pass {answers}, whose checks this change has edited"
     yield Note("Checks", f"{text}; its own, {graded.own:,}")
+
+
+def _dropped_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
+    if report.ruler is None or not report.ruler.dropped:
+        return
+    from ci_evals.gate.dropped_cases import dropped_cases
+
+    dropped = dropped_cases(report.ruler, comparison, comparison.alpha)
+    yield Note("Dropped", dropped_sentence(report.ruler.main, dropped))
 
 
 def _outage_notes(summary: Summary) -> Iterator[Note]:

@@ -458,10 +458,14 @@ class CheckedSuite(Suite):
 
     def main_rules(self) -> MainRules:
         """Return what it asks and expects, for a change that is compared with it."""
+        gate = self.gate or Gate()
         cases = {}
         for row, case in enumerate(self.cases):
-            fingerprint, checks = self.case_fingerprint(row), self.check_fingerprints(case)
-            cases[case.id] = MainCase(fingerprint=fingerprint, checks=checks)
+            cases[case.id] = MainCase(
+                fingerprint=self.case_fingerprint(row),
+                checks=self.check_fingerprints(case),
+                critical=case.critical or gate.marks_critical(case.tags),
+            )
         return MainRules(cases=cases, variants=self.columns, gate=self.gate)
 
     def check_fingerprints(self, case: Case) -> tuple[str, ...]:

@@ -11,13 +11,17 @@ from ci_evals.gate.compare import (
     VariantComparison,
 )
 from ci_evals.gate.differences import RatioFigure
-from ci_evals.gate.wording.comparisons import case_sentence, variant_name
+from ci_evals.gate.wording.comparisons import case_sentence, tally_text, variant_name
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.stats.rates import PassRate
 
+MAX_DROPPED = 3
+"""So many cases are named in a sentence."""
+
 if TYPE_CHECKING:
+    from ci_evals.gate.dropped_cases import AskedAgain, DroppedCases
     from ci_evals.gate.edited_checks import GradedTwice
 
 
@@ -218,3 +222,27 @@ def stricter_checks_clause(main: str, graded: "GradedTwice") -> str:
         return ""
     answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
     return f"by the checks of {main}, {answers} pass: the new ones fail some"
+
+
+def dropped_sentence(main: str, dropped: "DroppedCases") -> str:
+    """`2 cases of main (5e1369d) are gone or reworded; as it has them: case-3 (critical) 0 of 5`.
+
+    The cases are those that got worse, or all if none did.
+    """
+    count = len(dropped.asked) + dropped.unasked
+    verb = "is" if count == 1 else "are"
+    text = f"{number_of(count, 'case')} of {main} {verb} gone or reworded; as it has them"
+    shown = dropped.worse or dropped.asked
+    named = ", ".join(map(_asked_clause, shown[:MAX_DROPPED]))
+    if len(shown) > MAX_DROPPED:
+        named += f" and {len(shown) - MAX_DROPPED} more"
+    if dropped.unasked:
+        named += f"; {number_of(dropped.unasked, 'case')} not asked"
+    return f"{text}: {named}"
+
+
+def _asked_clause(asked: "AskedAgain") -> str:
+    """`case-3 (critical) 0 of 5, 5 of 5 on main`."""
+    critical = " (critical)" if asked.case.critical else ""
+    before = f" (before: {tally_text(asked.base)})" if asked.base.graded else ""
+    return f"{name_of(asked.case.case)}{critical} {tally_text(asked.here)}{before}"

@@ -1,0 +1,129 @@
+"""Cases of main that a change deletes or rewords are asked as main has them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from processes import Finished
+from repositories import RESULTS, Repository, against_main
+from suites import AGENT, write_suite
+
+AGENT_CODE = """
+from pathlib import Path
+
+def answer(question):
+    with Path(__file__).with_name("calls.log").open("a") as file:
+        file.write(question + "\\n")
+    return "no idea" if question in FORGOTTEN else f"{question}: yes"
+"""
+
+
+def case(name: str, **settings: Any) -> dict[str, Any]:
+    """A case that the agent of main answers with yes."""
+    return {"id": name, "input": name, "expect": [{"contains": ": yes"}], **settings}
+
+
+def agent_that_forgets(*questions: str) -> str:
+    return AGENT_CODE.replace("FORGOTTEN", repr(questions))
+
+
+def shop_of(folder: Path, cases: Sequence[Any]) -> Repository:
+    shop = Repository.new(folder)
+    write_cases(shop, cases)
+    shop.commit({"agent.py": agent_that_forgets(), ".gitignore": "__pycache__/\n*.log\n"})
+    return shop
+
+
+def write_cases(shop: Repository, cases: Sequence[Any]) -> None:
+    write_suite(shop.folder, cases, name="shop", runs=5, providers=[AGENT])
+
+
+def headline(ended: Finished) -> str:
+    return next(line for line in ended.out.splitlines() if line.strip())
+
+
+def plain(ended: Finished) -> str:
+    """What was printed, without the ends of lines."""
+    return " ".join(ended.out.split())
+
+
+def calls(shop: Repository) -> list[str]:
+    """What the change was asked."""
+    return (shop.folder / "calls.log").read_text().splitlines()
+
+
+KEPT = [case(f"kept-{n}") for n in range(5)]
+
+
+async def test_a_case_that_is_deleted_because_it_fails_is_said(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [*KEPT, case("refund", critical=True)])
+    write_cases(shop, KEPT)
+    shop.write({"agent.py": agent_that_forgets("refund")})
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "BORDERLINE" in headline(ended)
+    assert "is gone or reworded; as it has them: refund (critical) 0 of 5" in plain(ended)
+    assert calls(shop).count("refund") == 5
+    report = json.loads((tmp_path / RESULTS / "report.json").read_text())
+    assert report["totals"]["planned"] == 25, "what main asks is no part of the plan"
+
+
+async def test_a_case_that_is_reworded_is_asked_both_ways(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [*KEPT, case("refund")])
+    write_cases(shop, [*KEPT, {**case("refund"), "input": "refund please"}])
+    shop.write({"agent.py": agent_that_forgets("refund")})
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "BORDERLINE" in headline(ended)
+    assert "refund 0 of 5 (before: 5 of 5)" in plain(ended)
+    assert (calls(shop).count("refund"), calls(shop).count("refund please")) == (5, 5)
+
+
+async def test_a_case_that_is_deleted_and_still_passes_is_a_note(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [*KEPT, case("refund")])
+    write_cases(shop, KEPT)
+    ended = await against_main(tmp_path)
+    assert ended.code == 0
+    assert "PASS" in headline(ended)
+    assert "refund 5 of 5 (before: 5 of 5)" in plain(ended)
+
+
+async def test_a_renamed_case_is_not_deleted(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [*KEPT, case("refund")])
+    write_cases(shop, [*KEPT, {**case("refund"), "id": "money-back"}])
+    ended = await against_main(tmp_path)
+    assert ended.code == 0
+    assert "gone or reworded" not in plain(ended)
+    assert calls(shop).count("refund") == 5
+
+
+async def test_of_many_deleted_cases_the_critical_ones_are_asked(tmp_path: Path) -> None:
+    gone = [case(f"gone-{n}") for n in range(5)]
+    shop = shop_of(tmp_path, [*gone, *KEPT, case("refund", critical=True)])
+    write_cases(shop, KEPT)
+    shop.write({"agent.py": agent_that_forgets("refund")})
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "6 cases of main" in plain(ended)
+    assert "refund (critical) 0 of 5" in plain(ended)
+    assert "4 cases not asked" in plain(ended)
+
+
+async def test_what_was_asked_is_not_asked_again(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [*KEPT, case("refund")])
+    write_cases(shop, KEPT)
+    shop.write({"agent.py": agent_that_forgets("refund")})
+    ended = await against_main(tmp_path)
+    before = calls(shop)
+    resumed = await against_main(tmp_path, "--resume")
+    assert calls(shop) == before
+    assert headline(resumed) == headline(ended)
+
+
+async def test_a_selection_deletes_nothing(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, [*KEPT, case("refund")])
+    shop.write({"agent.py": agent_that_forgets("refund")})
+    ended = await against_main(tmp_path, "--case", "kept-1")
+    assert ended.code == 0, ended.out + ended.err
+    assert "gone or reworded" not in plain(ended)
