@@ -6,7 +6,15 @@ Only this module drives the engine and asks the gate between rounds.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
@@ -18,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.interrupt import Stop
@@ -76,6 +84,8 @@ from ci_evals.suite.types import CheckedSuite
 
 if TYPE_CHECKING:
     from ci_evals.ruling import Ruling
+
+T = TypeVar("T")
 
 MAX_NAMES = 5
 MAIN_TAKES_AT_MOST = 3
@@ -368,6 +378,7 @@ async def _run_main_first(
     except TimeoutError:
         reason = f"{main.name} took too long: over {MAIN_ALONE_WITHIN_S:.0f} s"
         baseline = NoComparison(reason, expected=True)
+        invocation = replace(invocation, main=None)  # it would hang again
     return _compare_with(invocation, baseline, watcher), spent
 
 
@@ -614,9 +625,24 @@ class _Session:
             reason = f"{main.name} was not run to its end: {self.run.stopped}"
             return NoComparison(reason, expected=True)
         if not runs.done():
-            reason = f"{main.name} took too long: over {allowed_s:.0f} s"
-            return NoComparison(reason, expected=True)
+            return self._give_up_main(main, allowed_s)
         return runs.result()
+
+    async def _ask_main(
+        self, main: OtherSide, answer: Awaitable[T | NoComparison]
+    ) -> T | NoComparison:
+        """Wait for an answer of main, but not forever: its code may hang."""
+        allowed_s = MAIN_TAKES_AT_MOST * self._duration_s() + MAIN_STARTS_WITHIN_S
+        try:
+            async with asyncio.timeout(allowed_s):
+                return await answer
+        except TimeoutError:
+            return self._give_up_main(main, allowed_s)
+
+    def _give_up_main(self, main: OtherSide, allowed_s: float) -> NoComparison:
+        """Ask nothing more of main, which has taken too long."""
+        self.invocation = replace(self.invocation, main=None)
+        return NoComparison(f"{main.name} took too long: over {allowed_s:.0f} s", expected=True)
 
     # Main's checks.
 
@@ -626,9 +652,9 @@ class _Session:
         A change that leaves the suite as it was costs nothing here.
         """
         invocation, main = self.invocation, self.invocation.main
-        if main is None or invocation.shard or not _may_differ(invocation):
+        if main is None or invocation.shard or self.run.stopped or not _may_differ(invocation):
             return
-        rules = await main.describe()
+        rules = await self._ask_main(main, main.describe())
         if isinstance(rules, MainRules):
             from ci_evals.ruling import Ruling
 
@@ -639,7 +665,7 @@ class _Session:
     async def _grade_by_main(self, evidence: _Evidence) -> None:
         """Have the answers graded by main's checks where the change has edited them."""
         main, ruling = self.invocation.main, self._ruling
-        if main is None or ruling is None:
+        if main is None or ruling is None or self.run.stopped:
             return
         report = self._report(evidence)
         reports = [each for each in (report, report.confirmation) if each is not None]
@@ -649,7 +675,8 @@ class _Session:
         self.watcher.note_decision(
             f"grading {number_of(len(runs), 'answer')} by the checks of {main.name}"
         )
-        passed = await main.grade(ruling.ask(runs, self.invocation.journal))
+        graded = main.grade(ruling.ask(runs, self.invocation.journal))
+        passed = await self._ask_main(main, graded)
         if isinstance(passed, NoComparison):
             self._ruling = None
             self._note_lack_of_rules(passed)
@@ -665,7 +692,7 @@ class _Session:
         may_call = invocation.run_missing and not invocation.replay_only
         if main is None or ruling is None or not ruling.dropped or not may_call:
             return
-        cases = await main.show_cases(ruling.dropped_to_ask)
+        cases = await self._ask_main(main, main.show_cases(ruling.dropped_to_ask))
         if isinstance(cases, NoComparison):
             self._note_lack_of_rules(cases)
             return
@@ -678,7 +705,8 @@ class _Session:
         part.load_into(self.run, asking)
         await self.run.run()
         runs = ruling.runs_of_dropped(plan, part.records)
-        passed = await main.grade(ruling.ask_dropped(cases, runs, invocation.journal))
+        graded = main.grade(ruling.ask_dropped(cases, runs, invocation.journal))
+        passed = await self._ask_main(main, graded)
         if isinstance(passed, NoComparison):
             self._note_lack_of_rules(passed)
         else:
