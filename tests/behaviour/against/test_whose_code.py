@@ -261,7 +261,8 @@ async def test_a_grader_is_the_same_on_both_sides_until_its_code_changes(
     async def is_graded_by_main() -> bool:
         ended = await against_main(repository.folder, environ=environ)
         assert ended.code == 0, ended.out + ended.err
-        return bool(report_in(repository.folder / RESULTS)["ruler"]["cells"])
+        ruler = report_in(repository.folder / RESULTS)["ruler"]
+        return ruler is not None and bool(ruler["cells"])
 
     assert not await is_graded_by_main()
     repository.write({"lib/words.py": "word = 'apple'"})
