@@ -103,6 +103,16 @@ BASE_BRANCH: Rows = {
         BETA,
         Story(change=breaks(0.1), base_out={0: 1, 1: 1}),
     ),
+    "1 of 5 runs of a stored report failed": (BETA, Story(base_out={3: 0.2})),
+    "1 of 5 runs of a stored report failed, and all fall by 10 points": (
+        BETA,
+        Story(change=falls(0.1), base_out={3: 0.2}),
+    ),
+    "2 of 5 runs of a stored report failed": (BETA, Story(base_out={3: 0.4})),
+    "2 of 5 runs of a stored report failed, and all fall by 10 points": (
+        BETA,
+        Story(change=falls(0.1), base_out={3: 0.4}),
+    ),
     "fell by 10 points in its newest report": (BETA, Story(past=fell(0.1, 1))),
     "fell by 10 points 3 reports ago": (BETA, Story(past=fell(0.1, 3))),
     "fell by 30 points in its newest report": (BETA, Story(past=fell(0.3, 1))),

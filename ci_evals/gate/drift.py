@@ -25,7 +25,7 @@ from ci_evals.gate.baseline import (
 )
 from ci_evals.gate.cells import Matching, base_keys, match_cells
 from ci_evals.gate.falls import variant_fall
-from ci_evals.gate.outages import has_collapsed, unanswered_runs
+from ci_evals.gate.outages import has_collapsed, is_outage, unanswered_runs
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
@@ -163,15 +163,16 @@ class _FurtherReport:
         return runs
 
     def _has_collapsed(self, variant: Variant) -> bool:
-        """Return True if a variant's runs look like an outage."""
-        total = add_tallies(cell.planned for cell in self.by_variant[variant])
-        if 2 * total.passed >= total.graded or self.matching is None:
-            return False  # the usual case, at no cost
+        """Return True if a variant's runs look like an outage, and like no mere loss."""
+        if self.matching is None:
+            return False
         cells = self.matching.by_variant.get(variant, ())
         planned = {number: cell.head.planned for number, cell in enumerate(cells)}
         history = {number: cell.base.history.tally for number, cell in enumerate(cells)}
         passed_somewhere = any(cell.planned.passed for cell in self.head)
-        return has_collapsed(planned, history, known_to_pass=passed_somewhere)
+        if not has_collapsed(planned, history):
+            return False
+        return is_outage(planned, [history], known_to_pass=passed_somewhere)
 
     def fell(self, variant: Variant) -> bool:
         """Return True if a variant is by itself below its own baseline, as a whole."""

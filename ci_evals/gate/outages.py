@@ -1,13 +1,13 @@
 """Outages: planned runs of a report that failed as one, and base reports that collapsed."""
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from math import fsum
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import (
-    NO_RUNS,
     BaseCell,
     Baseline,
     BrokenVariant,
@@ -25,9 +25,9 @@ from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.stats.exact_tests import stratified_lower
 from ci_evals.stats.thresholds import (
     BROKEN_BASE_REPORTS,
-    COLLAPSED_REPORT_P,
     FAILED_ROUND_P,
     MIN_UNANSWERED_SHARE,
+    OUTAGE_REPORT_P,
     PASSLESS_REPORT_P,
 )
 
@@ -170,9 +170,9 @@ def unanswered_runs(
 def find_lost_reports(base: Baseline) -> Baseline:
     """Mark the reports of a baseline that look like an outage, variant by variant.
 
-    They count for nothing. Such a report has no passed run, or fewer than half of those that its
-    history lets expect. Where the newest one and the one before it are like that, the base branch
-    itself is broken, and nothing can be compared with the variant.
+    They count for nothing. Such a report has no passed run, or is below all others together. Where
+    the newest one and the one before it are like that, the base branch itself is broken, and
+    nothing can be compared with the variant.
     """
     ids = [ref.id for ref in base.reports]
     passed_somewhere = {
@@ -182,12 +182,12 @@ def find_lost_reports(base: Baseline) -> Baseline:
     newest_lost: list[LostReport] = []
     broken: list[BrokenVariant] = []
     for variant, chosen in base.by_variant.items():
-        lost, newest = _lost_reports(ids, list(chosen.values()), passed_somewhere)
-        if not lost:
+        found = _find_outages_of_base(ids, list(chosen.values()), passed_somewhere)
+        if not found.lost:
             continue
         for key, cell in chosen.items():
-            marked[key] = replace(cell, history=replace(cell.history, lost=lost))
-        found = [
+            marked[key] = replace(cell, history=replace(cell.history, lost=found.lost))
+        newest = [
             LostReport(
                 report=ref,
                 provider=variant.provider,
@@ -195,16 +195,16 @@ def find_lost_reports(base: Baseline) -> Baseline:
                 runs=_runs_in(ref, chosen.values()),
             )
             for ref in base.reports
-            if ref.id in newest
+            if ref.id in found.newest
         ]
-        newest_lost += found
-        if len(found) >= BROKEN_BASE_REPORTS:
+        newest_lost += newest
+        if len(newest) >= BROKEN_BASE_REPORTS:
             broken.append(
                 BrokenVariant(
                     provider=variant.provider,
                     prompt=variant.prompt,
-                    since=found[-1].report,
-                    runs=add_tallies(each.runs for each in found),
+                    since=newest[-1].report,
+                    runs=add_tallies(each.runs for each in newest),
                 )
             )
     if not marked:
@@ -233,64 +233,108 @@ def _newest_that_counts(ids: Sequence[str], cells: Collection[BaseCell]) -> int:
     return len(ids) - 1
 
 
-class _LostIds(NamedTuple):
-    """The ids of the reports of one variant that do not count.
+RunsByCell = Mapping[int, Tally]
+"""The graded runs of a variant's cells, by the number of the cell."""
 
-    `newest` are those of them that are newer than all that count.
+
+class _OutagesOfBase(NamedTuple):
+    """The reports of one variant that do not count, by their ids.
+
+    Args:
+        lost: all of them.
+        newest: those that are newer than all that count.
     """
 
     lost: frozenset[str] = frozenset()
     newest: frozenset[str] = frozenset()
 
 
-def _lost_reports(
+def _find_outages_of_base(
     ids: Sequence[str], cells: Sequence[BaseCell], passed_somewhere: Container[str]
-) -> _LostIds:
-    """Return the reports of one variant that do not count."""
+) -> _OutagesOfBase:
+    """Find the reports of one variant that do not count.
+
+    The newest ones may be low because the base branch has fallen, which only later reports can
+    tell from an outage: they count unless they have collapsed.
+
+    Args:
+        ids: the reports of all variants, newest first.
+        cells: the cells of the variant.
+        passed_somewhere: the reports in which any run of any variant passed.
+    """
     by_report: dict[str, dict[int, Tally]] = defaultdict(dict)
-    for cell, base in enumerate(cells):
-        for each in base.history.evidence:
+    for number, cell in enumerate(cells):
+        for each in cell.history.evidence:
             if each.graded:
-                by_report[each.report][cell] = each.tally
-    totals = {id_: add_tallies(runs.values()) for id_, runs in by_report.items()}
-    if all(2 * total.passed >= total.graded for total in totals.values()):
-        return _LostIds()  # the usual case, at no cost
-    lost: set[str] = set()
-    newest: set[str] = set()
-    history: dict[int, Tally] = defaultdict(lambda: NO_RUNS)
-    for id_ in reversed(ids):  # the oldest first
-        if id_ not in by_report:
-            continue
-        if has_collapsed(by_report[id_], history, known_to_pass=id_ in passed_somewhere):
+                by_report[each.report][number] = each.tally
+    known = [id_ for id_ in ids if id_ in by_report]
+    lost = set()
+    for id_ in known:
+        others = [runs for other, runs in by_report.items() if other != id_]
+        if is_outage(by_report[id_], others, known_to_pass=id_ in passed_somewhere):
             lost.add(id_)
-            newest.add(id_)
-        else:
-            newest.clear()
-            for cell, tally in by_report[id_].items():
-                history[cell] = add_tallies((history[cell], tally))
-    return _LostIds(frozenset(lost), frozenset(newest))
+    if not lost:
+        return _OutagesOfBase()
+    history = add_runs([runs for id_, runs in by_report.items() if id_ not in lost])
+    for id_ in list(takewhile(lambda id_: id_ in lost, known)):
+        if not has_collapsed(by_report[id_], history):
+            lost.remove(id_)
+    newest = takewhile(lambda id_: id_ in lost, known)
+    return _OutagesOfBase(frozenset(lost), frozenset(newest))
 
 
-def has_collapsed(
-    runs: Mapping[int, Tally], history: Mapping[int, Tally], *, known_to_pass: bool
-) -> bool:
-    """Return True if a report looks like an outage compared with older ones of the same cells.
+def is_outage(runs: RunsByCell, others: Sequence[RunsByCell], *, known_to_pass: bool) -> bool:
+    """Return True if a report looks like an outage beside all others of the same cells.
 
     Without any that let expect passes, it does if nothing of any variant passed.
+
+    Args:
+        runs: those of the report.
+        others: those of each other report. A report without a pass is held against those that have
+            some: against each other, all of them would look usual.
+        known_to_pass: a run of another variant passed in the report.
     """
-    tables = []
-    for cell, tally in runs.items():
-        older = history.get(cell, NO_RUNS)
-        if older.graded:
-            tables.append((*tally, *older))
-    expected = fsum(runs * passed / graded for _, runs, passed, graded in tables)
-    passed = sum(table[0] for table in tables)
-    if 2 * passed >= expected:
-        return not known_to_pass and expected == 0
-    level = PASSLESS_REPORT_P
-    if any(tally.passed for tally in runs.values()):
-        level = COLLAPSED_REPORT_P
+    level = OUTAGE_REPORT_P
+    if not any(tally.passed for tally in runs.values()):
+        level = PASSLESS_REPORT_P
+        others = [each for each in others if any(tally.passed for tally in each.values())]
+    history = add_runs(others)
+    expected = _expected_passes(runs, history)
+    if not expected:
+        return level == PASSLESS_REPORT_P and not known_to_pass
+    if _passes(runs, history) >= expected:
+        return False  # the usual case, at no cost
+    tables = [(*tally, *history[cell]) for cell, tally in runs.items() if cell in history]
     return stratified_lower(tables) < level
+
+
+def has_collapsed(runs: RunsByCell, history: RunsByCell) -> bool:
+    """Return True if fewer than half of the runs passed that others let expect."""
+    expected = _expected_passes(runs, history)
+    return not expected or 2 * _passes(runs, history) < expected
+
+
+def _expected_passes(runs: RunsByCell, history: RunsByCell) -> float:
+    """Return how many of the runs pass at the rates of the same cells elsewhere."""
+    return fsum(
+        tally.graded * history[cell].rate for cell, tally in runs.items() if cell in history
+    )
+
+
+def _passes(runs: RunsByCell, history: RunsByCell) -> int:
+    """Return how many of the runs passed, of the cells that have others."""
+    return sum(tally.passed for cell, tally in runs.items() if cell in history)
+
+
+def add_runs(reports: Iterable[RunsByCell]) -> RunsByCell:
+    """Return the graded runs of each cell in all reports together."""
+    passed: dict[int, int] = defaultdict(int)
+    graded: dict[int, int] = defaultdict(int)
+    for report in reports:
+        for cell, tally in report.items():
+            passed[cell] += tally.passed
+            graded[cell] += tally.graded
+    return {cell: Tally(passed[cell], runs) for cell, runs in graded.items()}
 
 
 def _runs_in(report: ReportRef, cells: Collection[BaseCell]) -> Tally:

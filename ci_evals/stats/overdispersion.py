@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ci_evals.stats.exact_tests import failure_weight
 from ci_evals.stats.thresholds import (
+    OVERDISPERSION_MAX_TERM,
     OVERDISPERSION_MIN_REPORTS,
     OVERDISPERSION_PRIOR_PAIRS,
     SHARED_LUCK_PRIOR_VARIANCE,
@@ -22,10 +23,10 @@ Counts = tuple[int, int]
 def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:
     """Return the ratio of the variance between reports to that of independent runs, at least 1.
 
-    φ = max(1, (Σ d²/v + 5) / (A - 1 + 5)) over the A - 1 successive pairs of A reports: d is the
-    difference of their pass rates, summed over cells by the weights of `weighted_lower`, v its
-    variance if runs were independent. Differences of successive reports, because a lasting step of
-    the base branch counts once that way.
+    φ = max(1, (Σ min(d²/v, 10) + 5) / (A - 1 + 5)) over the A - 1 successive pairs of A reports: d
+    is the difference of their pass rates, summed over cells by the weights of `weighted_lower`, v
+    its variance if runs were independent. Differences of successive reports, because a lasting step
+    of the base branch counts once that way, and no pair counts for more than 10: that was no luck.
 
     Args:
         reports: the same cells in the same order in each, newest report first. 1 with fewer than
@@ -41,7 +42,10 @@ def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:
             weight = failure_weight(change.passed, change.failed)
             difference += weight * change.difference
             variance += weight**2 * change.variance
-        squares += difference**2 / variance if variance else 1.0
+        if variance:
+            squares += min(difference**2 / variance, OVERDISPERSION_MAX_TERM)
+        else:
+            squares += 1.0
     pairs = len(reports) - 1
     prior = OVERDISPERSION_PRIOR_PAIRS
     return max(1.0, (squares + prior) / (pairs + prior))

@@ -188,6 +188,14 @@ Lower: by chance, bounds are widened more often, which costs 2 to 3 points of po
 points now. Higher: with 20, "the pass rate wobbles by 4 points" is red in 9.5 instead of 6 to 7 %
 (200 pull requests).
 """
+OVERDISPERSION_MAX_TERM = 10
+"""The most that one pair of reports counts for, in variances of independent runs.
+
+Held by `test_no_pair_of_reports_counts_for_more_than_ten` in
+tests/statistics/test_overdispersion.py.
+Higher: a step of the base branch widens every bound for as long as it is among the last reports.
+Lower: luck that whole reports share is known less well.
+"""
 SHARED_LUCK_PRIOR_VARIANCE = 5
 """The same for luck that a case has on all variants at once, in squared passes.
 
@@ -208,15 +216,16 @@ Lower: fewer outages are seen. Of "a quarter of a round", 23 % are, and 19 % are
 is 8 and 20 %, with 0.01 48 and 13 % (200 pull requests). Higher: rounds are set aside although
 nothing was out, now in 0.0 to 0.2 % of pull requests.
 """
-COLLAPSED_REPORT_P = 1e-6
-"""A base report with fewer than half of the passes that its history predicts was an outage.
+OUTAGE_REPORT_P = 1e-6
+"""A base report is an outage if it is below all others together, p below this.
 
-No test holds it, nor does "the newest report was out": with 40 cases, half of the passes decides.
-Lower: outages of small suites count as history. Higher: a small suite of which most cases broke on
-the base branch is taken for an outage.
+Held by `test_the_report_that_had_an_outage_is_the_known_one` in tests/unit/gate/test_outages.py,
+and "2 of 5 runs of a stored report failed, and all fall by 10 points".
+Lower: outages count as history, and hide what falls after them. Higher: reports of which nothing
+is wrong are left out; none is of 1,000 unchanged histories.
 """
 PASSLESS_REPORT_P = 0.001
-"""The same for a report without a pass.
+"""The same for a report without a pass, against the others that have some.
 
 Held by `test_a_single_case_that_fails_now_and_then_is_no_outage` in
 tests/unit/gate/test_outages.py, but only against 0.4 and more.

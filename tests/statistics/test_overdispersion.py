@@ -24,7 +24,7 @@ def by_numpy(reports: list[Report]) -> float:
     weight = np.where(s >= 2 * (n - s), 2, 1) * varies
     d = (weight * (passed[:-1] / runs[:-1] - passed[1:] / runs[1:])).sum(1)
     v = (weight**2 * s * (n - s) / (n * (n - 1)) * (1 / runs[:-1] + 1 / runs[1:])).sum(1)
-    return max(1.0, float(((d**2 / v).sum() + 5) / (len(reports) - 1 + 5)))
+    return max(1.0, float((np.minimum(d**2 / v, 10).sum() + 5) / (len(reports) - 1 + 5)))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -39,7 +39,12 @@ def test_it_is_the_ratio_of_variances_between_successive_reports(seed: int) -> N
 def test_fewer_than_five_reports_say_nothing() -> None:
     swinging: list[Report] = [[(3, 3)] * 40, [(1, 3)] * 40] * 3
     assert overdispersion(swinging[:4]) == overdispersion([]) == 1
-    assert overdispersion(swinging[:5]) > 10
+    assert overdispersion(swinging[:5]) > 4
+
+
+def test_no_pair_of_reports_counts_for_more_than_ten() -> None:
+    once: list[Report] = [[(3, 3)] * 40] * 2 + [[(0, 3)] * 40] * 4
+    assert overdispersion(once) == pytest.approx((10 + 5) / (5 + 5))
 
 
 def test_reports_that_never_vary_are_independent() -> None:

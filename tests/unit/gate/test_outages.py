@@ -1,8 +1,11 @@
 """Outages: failed rounds, failed planned runs, and collapsed reports of the base branch."""
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sides import base_of, compared, head_of
@@ -19,6 +22,7 @@ from ci_evals.gate.outages import (
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
 
+DATA = Path(__file__).parents[2] / "data"
 FORTY = [str(number) for number in range(40)]
 STEADY_BASE = dict.fromkeys(FORTY, (30, 30))
 
@@ -197,10 +201,55 @@ def test_a_case_that_was_edited_since_is_edited() -> None:
     assert (found.counts, found.broken) == ({"edited": 40}, [])
 
 
-@pytest.mark.parametrize("newest", [(40, 3), (25, 0), (0, 2)])
-def test_a_base_branch_that_got_worse_is_no_outage(newest: tuple[int, int]) -> None:
-    base = past(newest, (40, 3), (40, 3))
+@pytest.mark.parametrize(
+    "reports",
+    [
+        pytest.param([(40, 3), (40, 3), (40, 3)], id="as before"),
+        pytest.param([(37, 2), (40, 3), (40, 3)], id="a little worse"),
+        pytest.param([(25, 0), (40, 3), (40, 3)], id="a third worse in its newest report"),
+        pytest.param([(25, 0), (24, 0), (40, 3), (40, 3)], id="two of them a third worse"),
+        pytest.param([(0, 2), (1, 2), (2, 2), *[(40, 3)] * 5], id="three of them a third worse"),
+    ],
+)
+def test_a_base_branch_that_got_worse_is_no_outage(reports: list[tuple[int, int]]) -> None:
+    base = past(*reports)
     assert find_lost_reports(base) is base
+
+
+def test_a_fall_of_the_base_branch_does_not_hide_an_outage_before_it() -> None:
+    found = find_lost_reports(past((25, 0), (24, 0), (40, 3), (10, 0), (40, 3), (40, 3)))
+    (lost_reports,) = {cell.history.lost for cell in found.cells.values()}
+    assert lost_reports == {"report 3"}
+
+
+def test_once_a_better_report_follows_a_low_one_was_an_outage() -> None:
+    found = find_lost_reports(past((40, 3), (25, 0), (40, 3)))
+    assert (lost(found), pooled(found)) == ([], {Tally(6, 6)})
+
+
+def known_history() -> tuple[dict[str, Any], Baseline]:
+    """A history of ten reports, one of which had an outage, with the answers of the reference."""
+    [known] = json.loads((DATA / "several_known.json").read_text("utf-8"))["history"]
+    cells = {
+        str(cell): [(passed, 3) for passed in by_age]
+        for cell, by_age in enumerate(zip(*known["reports"], strict=True))
+    }
+    return known, base_of(cells)
+
+
+def test_the_report_that_had_an_outage_is_the_known_one() -> None:
+    known, base = known_history()
+    found = find_lost_reports(base)
+    (lost_reports,) = {cell.history.lost for cell in found.cells.values()}
+    assert lost_reports == {f"report {age}" for age in known["left_out"]}
+
+
+def test_the_common_luck_of_known_reports_is_that_of_the_reference() -> None:
+    known, base = known_history()
+    agent = Variant("agent")
+    assert base.overdispersion[agent] == pytest.approx(known["luck"], rel=1e-9)
+    kept = find_lost_reports(base)
+    assert kept.overdispersion[agent] == pytest.approx(known["luck_of_kept"], rel=1e-9)
 
 
 def test_a_single_case_that_fails_now_and_then_is_no_outage() -> None:
