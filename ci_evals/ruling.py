@@ -2,19 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from ci_evals.gate.cells import cell_key, match_variants
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import RunRecord, SuiteReport
 from ci_evals.model.ruler import DroppedCase, MainRules, RuledCell, Ruler, StoredAnswers
+from ci_evals.stats.thresholds import MAX_DROPPED_SHARE
 from ci_evals.suite.types import CheckedSuite
-
-MAX_DROPPED_SHARE: Final = Fraction(1, 5)
-"""The share of main's cases that are asked although the change has dropped them."""
 
 
 class _MainName(NamedTuple):
