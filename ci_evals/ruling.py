@@ -133,7 +133,7 @@ class Ruling:
                 by_row.setdefault(run.cell // len(self.suite.columns), []).append(passes)
         for row, grades in by_row.items():
             name = cases[row].id
-            critical = self.rules.cases[name].critical
+            critical = self.rules.settings.cases[name].critical
             dropped = DroppedCase(
                 case=name, critical=critical, passed=sum(grades), graded=len(grades)
             )
@@ -231,7 +231,7 @@ def _dropped_cases(rules: MainRules, suite: CheckedSuite) -> Sequence[str]:
     dropped = [
         name for name, case in rules.cases.items() if _question(case.fingerprint) not in asked
     ]
-    return sorted(dropped, key=lambda name: not rules.cases[name].critical)
+    return sorted(dropped, key=lambda name: not rules.settings.cases[name].critical)
 
 
 def _question(fingerprint: str) -> str:

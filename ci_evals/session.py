@@ -74,6 +74,7 @@ from ci_evals.model.report import (
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.model.rules import Budget, Gate
+from ci_evals.model.settings import ChangedSettings, SuiteSettings
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
@@ -158,9 +159,11 @@ class Invocation:
         baseline: what to compare with, or why there is nothing; None for no comparison.
         main: main's code, whose checks grade the answers where the change has edited them; it is
             run alongside and compared with where `baseline` says why there is nothing else.
+        lacks_main: main's code should be there, and could not be checked out.
         first: the cases to run first.
         failed_before: the cases outside a selection that did not pass when they last ran.
         on_default_branch: True on the default branch; None if that is unknown.
+        runs_of_main: main's number of runs of cases that have fewer here, by their ids.
     """
 
     suite: CheckedSuite
@@ -184,9 +187,11 @@ class Invocation:
     files: Path | None = None
     baseline: Baseline | NoComparison | None = None
     main: OtherSide | None = None
+    lacks_main: bool = False
     first: frozenset[str] = frozenset()
     failed_before: tuple[str, ...] = ()
     on_default_branch: bool | None = None
+    runs_of_main: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def runs_main(self) -> bool:
@@ -210,7 +215,11 @@ class Invocation:
     def plan(self, runs: int) -> RunPlan:
         """Plan `runs` runs of every cell of the suite or of its shard, or what goes beyond them."""
         suite = self.suite
-        plan = plan_runs(suite.cases, suite.columns, runs)
+        cases = suite.cases
+        if self.runs_of_main:
+            least = self.runs_of_main
+            cases = [replace(case, runs=least.get(case.id, case.runs)) for case in cases]
+        plan = plan_runs(cases, suite.columns, runs)
         if self.beyond_plan is not None:
             more = [(cell, self.beyond_plan.get(key, 0)) for cell, key in enumerate(plan.keys)]
             return plan_further_runs(plan, dict(more))
@@ -244,6 +253,8 @@ class Invocation:
             selection=suite.selection,
             failed_before=self.failed_before,
             on_default_branch=self.on_default_branch,
+            confirm_runs=suite.confirm_runs,
+            provider_kinds=suite.provider_kinds,
         )
 
 
@@ -534,6 +545,7 @@ class _Session:
     start: float = field(default_factory=time.perf_counter)
     _main_runs: asyncio.Task[Baseline | NoComparison] | None = None
     _ruling: "Ruling | None" = None
+    _changed_settings: ChangedSettings | None = None
 
     async def execute(self, stop: Stop) -> SuiteReport:
         """Run the planned runs without a result, then confirm suspects; return the report."""
@@ -556,6 +568,7 @@ class _Session:
                 await self._compare_with_main()
                 invocation = self.invocation
                 await self._ask_for_main_rules()
+                evidence = await self._run_as_often_as_main(evidence)
                 await self._grade_by_main(evidence)
                 if not run.stopped:
                     await self._ask_dropped_cases()
@@ -652,15 +665,68 @@ class _Session:
         A change that leaves the suite as it was costs nothing here.
         """
         invocation, main = self.invocation, self.invocation.main
-        if main is None or invocation.shard or self.run.stopped or not _may_differ(invocation):
+        if main is None and not invocation.lacks_main:
             return
-        rules = await self._ask_main(main, main.describe())
-        if isinstance(rules, MainRules):
-            from ci_evals.ruling import Ruling
+        if invocation.shard or self.run.stopped or not self._may_differ():
+            return
+        if main is not None:
+            rules = await self._ask_main(main, main.describe())
+            if isinstance(rules, MainRules):
+                from ci_evals.ruling import Ruling
 
-            self._ruling = Ruling.of(main.name, rules, invocation.suite)
-        else:
+                self._ruling = Ruling.of(main.name, rules, invocation.suite)
+                self._compare_settings(main.name, invocation.suite.settings, rules.settings)
+                return
             self._note_lack_of_rules(rules)
+        base = invocation.baseline
+        if isinstance(base, Baseline) and base.settings is not None:
+            # The command line may have set the number of confirm runs there.
+            known = replace(base.settings, confirm_runs=None)
+            name = f"{base.name} ({base.reports[0].commit})"
+            self._compare_settings(name, self._shown_settings, known)
+
+    def _compare_settings(self, name: str, here: SuiteSettings, main: SuiteSettings) -> None:
+        """Note which settings differ from main's, and main's number of runs where it is higher."""
+        from ci_evals.gate.changed_settings import compare_settings, runs_of_main
+
+        is_selection = self.invocation.suite.selection is not None
+        changed = compare_settings(name, here, main, is_selection=is_selection)
+        self._changed_settings = self.redactor.clean(changed)
+        self.invocation = replace(self.invocation, runs_of_main=runs_of_main(here, main))
+
+    @property
+    def _shown_settings(self) -> SuiteSettings:
+        """The settings of the change without secrets, as reports have them."""
+        return self.redactor.clean(self.invocation.suite.settings)
+
+    def _may_differ(self) -> bool:
+        """Return True unless the suite is that of main's newest report."""
+        suite, base = self.invocation.suite, self.invocation.baseline
+        if not isinstance(base, Baseline) or base.settings is None:
+            return True
+        if base.alongside:  # main's suite was run otherwise than it is written
+            return True
+        if base.fingerprint != suite.fingerprint:
+            return True
+        from ci_evals.gate.changed_settings import compare_settings
+
+        is_selection = suite.selection is not None
+        here = self._shown_settings
+        changed = compare_settings(base.name, here, base.settings, is_selection=is_selection)
+        return bool(changed.changes)
+
+    async def _run_as_often_as_main(self, evidence: _Evidence) -> _Evidence:
+        """Run cases as often as main does, if the change has them run less often."""
+        invocation = self.invocation
+        if not invocation.runs_of_main or not invocation.run_missing:
+            return evidence
+        if evidence.settled or self.run.stopped:
+            return evidence
+        count = number_of(len(invocation.runs_of_main), "case")
+        self.watcher.note_decision(f"running {count} as often as main does")
+        evidence = self._extend_plan(evidence, invocation.plan(invocation.rounds[0]), "main's runs")
+        await self.run.run()
+        return evidence
 
     async def _grade_by_main(self, evidence: _Evidence) -> None:
         """Have the answers graded by main's checks where the change has edited them."""
@@ -730,21 +796,25 @@ class _Session:
         """Extend the plan to `runs` runs of every cell, and count the look at them."""
         rounds = self.invocation.rounds
         if number > 1:
-            old, plan = evidence.planned, self.invocation.plan(runs)
-            part = self._take_over(plan, move_records(old.records, old.plan, plan))
-            was, more = old.resumption, part.resumption
-            resumption = replace(
-                was,
-                kept=was.kept + more.kept,
-                retried=was.retried + more.retried,
-                changed=was.changed + more.changed,
-            )
-            part = part._replace(resumption=resumption)
-            part.load_into(self.run, f"round {runs}")
-            evidence = evidence._replace(planned=part)
+            evidence = self._extend_plan(evidence, self.invocation.plan(runs), f"round {runs}")
         if len(rounds) > 1:
             evidence = evidence._replace(looks=Looks(rounds, number))
         return evidence
+
+    def _extend_plan(self, evidence: _Evidence, plan: RunPlan, doing: str) -> _Evidence:
+        """Queue what a plan has beyond the planned runs so far."""
+        old = evidence.planned
+        part = self._take_over(plan, move_records(old.records, old.plan, plan))
+        was, more = old.resumption, part.resumption
+        resumption = replace(
+            was,
+            kept=was.kept + more.kept,
+            retried=was.retried + more.retried,
+            changed=was.changed + more.changed,
+        )
+        part = part._replace(resumption=resumption)
+        part.load_into(self.run, doing)
+        return evidence._replace(planned=part)
 
     async def _run_round(self, evidence: _Evidence, number: int) -> _Evidence:
         """Run the planned runs: all at once, or with `stop_early` one round after the other until
@@ -972,6 +1042,7 @@ class _Session:
             settled=evidence.settled,
             confirmation=confirmation,
             ruler=self._ruling.ruler(part.plan.keys) if self._ruling else None,
+            changed_settings=self._changed_settings,
         )
 
     def _duration_s(self) -> float:
@@ -991,14 +1062,6 @@ class _Session:
     def _shown_cases(self) -> Sequence[Case]:
         """The cases without secrets: they may repeat a value that comes from a variable."""
         return [self.redactor.clean(case) for case in self.invocation.suite.cases]
-
-
-def _may_differ(invocation: Invocation) -> bool:
-    """Return True unless the suite is that of main's newest report."""
-    suite, base = invocation.suite, invocation.baseline
-    if not isinstance(base, Baseline):
-        return True
-    return base.fingerprint != suite.fingerprint or base.gate != (suite.gate or Gate())
 
 
 def halve_limits(suite: CheckedSuite) -> CheckedSuite:

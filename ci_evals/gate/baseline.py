@@ -18,6 +18,7 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, RunRecord, SuiteReport, Tally
 from ci_evals.model.ruler import RuledCell
 from ci_evals.model.rules import Gate
+from ci_evals.model.settings import SuiteSettings
 from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.drift import DriftEvidence
 from ci_evals.stats.exact_tests import Table, fisher_two_sided, stratified_lower
@@ -453,6 +454,8 @@ class Baseline:
         source: the path of the newest one; None if the file is not available.
         run_url: the page of the run that left it; None if that is not known.
         gate: the rules of the newest one; None if they are not known.
+        settings: the settings of its suite, as far as the newest one knows them; None if it has
+            been read back from a report that was compared with it.
         removed_suites: the suites that were run with it, and that the change under test no longer
             has.
         drift: what its reports together say of a slow loss; None if none of them counts for that.
@@ -470,6 +473,7 @@ class Baseline:
     lost: tuple[LostReport, ...] = ()
     broken: tuple[BrokenVariant, ...] = ()
     gate: Gate | None = None
+    settings: SuiteSettings | None = None
     removed_suites: tuple[str, ...] = ()
     drift: Drift | None = None
     alongside: bool = False

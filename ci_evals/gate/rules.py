@@ -60,6 +60,7 @@ RuleName = Literal[
     "quarantine",
     "checks",
     "cases",
+    "settings",
     "critical",
     "regressions",
     "variant",
@@ -107,6 +108,7 @@ def rule_verdicts(
         dropped = dropped_cases(report.ruler, compared, rules.alpha)
         if dropped.worse:
             yield RuleVerdict("cases", "borderline", dropped_sentence(main, dropped))
+    yield from _weaker_settings(report)  # before what else is missing for that reason
     if isinstance(comparison, Comparison):
         yield from _missing_cells(report, rules, comparison, lack)
     yield from _ended_quarantines(report)
@@ -128,6 +130,15 @@ def rule_verdicts(
         yield RuleVerdict("variant", red, text, variant=variant.variant)
     yield from broken_ratchets(report, rules, comparison)
     yield from _increases(report, rules, comparison, lack)
+
+
+def _weaker_settings(report: SuiteReport) -> Iterator[RuleVerdict]:
+    """Yield a verdict if the change measures less strictly than main does."""
+    if report.changed_settings is not None and report.changed_settings.weaker:
+        from ci_evals.gate.wording.settings import weaker_settings_sentence
+
+        text = weaker_settings_sentence(report.changed_settings)
+        yield RuleVerdict("settings", "borderline", text)
 
 
 def _not_compared(

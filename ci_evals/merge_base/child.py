@@ -233,17 +233,23 @@ class _Main:
         self._resume = named.resume
 
     @cached_property
-    def _suite(self) -> CheckedSuite:
+    def _loaded(self) -> CheckedSuite:
+        """The suite as it is written."""
         named = self._named
         for name, value in read_dotenv(named.config.parent).items():
             os.environ.setdefault(name, value)  # as for the change's code
         suite = load_suite(named.config, os.environ, named.overrides)
+        return _select(suite, named.cases)
+
+    @cached_property
+    def _suite(self) -> CheckedSuite:
+        """The suite as it is run: its plan once, without anything that depends on the results."""
+        named, suite = self._named, self._loaded
         if named.takes_turns:
             suite = replace(suite, budget=halve_budget(suite.budget))
         else:
             suite = halve_limits(suite)
-        suite = replace(suite, max_runs=None, stop_early=False)
-        return _select(suite, named.cases)
+        return replace(suite, max_runs=None, stop_early=False, confirm_runs=0)
 
     def do(self, job: Job) -> Done:
         """Do a job, and return what became of it.
@@ -257,7 +263,7 @@ class _Main:
             case CellsJob():
                 done = self._run_cells(job)
             case RulesJob():
-                done = Done(rules=self._suite.main_rules())
+                done = Done(rules=self._loaded.main_rules())
             case CasesJob():
                 wanted = frozenset(job.names)
                 cases = [case for case in self._suite.cases if case.id in wanted]

@@ -361,7 +361,7 @@ class MainSide:
     def _overrides_of_main(self) -> Overrides:
         """Return the values of the command line that hold for main, too.
 
-        Its plan is run once, as it is: nothing is confirmed, and no earlier answer is reused.
+        No earlier answer is reused.
         """
         return Overrides(
             runs=self._overrides.runs,
@@ -369,7 +369,7 @@ class MainSide:
             max_concurrency=self._overrides.max_concurrency,
             timeout_s=self._overrides.timeout_s,
             retries=self._overrides.retries,
-            confirm_runs=0,
+            confirm_runs=self._overrides.confirm_runs,
             reuse=False,
             out=self._out,
         )

@@ -6,7 +6,7 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from hashlib import blake2b
@@ -30,6 +30,8 @@ from ci_evals.model.result import (
     every_grade,
 )
 from ci_evals.model.ruler import Ruler
+from ci_evals.model.rules import ConfirmRuns
+from ci_evals.model.settings import ChangedSettings
 
 _OWN_RUN_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -61,7 +63,9 @@ class SuiteInfo:
     was called, and only recordings answered; in a run that is `replayed`, recordings came first.
     `selection` is the part of the suite that was selected, if not all of it: `3 of 40 cases`.
     `failed_before` are the ids of cases that were not selected and did not pass in their last run.
-    `on_default_branch` is None if no CI system reports it.
+    `on_default_branch` is None if no CI system reports it. `confirm_runs` are the further runs of a
+    suspect, and `provider_kinds` the `type` of each provider and stage; both are unknown in older
+    reports.
     """
 
     name: str
@@ -81,6 +85,8 @@ class SuiteInfo:
     selection: str | None = None
     failed_before: tuple[str, ...] = ()
     on_default_branch: bool | None = None
+    confirm_runs: ConfirmRuns | None = None
+    provider_kinds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def given_run_id(self) -> str | None:
@@ -367,6 +373,8 @@ class SuiteReport:
         confirmation: the further runs of suspects, as a report of the same cells; None if there
             were no suspects.
         ruler: main's grades of answers whose checks the change has edited; None if there are none.
+        changed_settings: the settings that differ from main's; None if main's are not known, or
+            surely the same.
     """
 
     suite: SuiteInfo
@@ -383,6 +391,7 @@ class SuiteReport:
     settled: Literal["pass", "borderline", "fail"] | None = None
     confirmation: "SuiteReport | None" = None
     ruler: Ruler | None = None
+    changed_settings: ChangedSettings | None = None
 
     @property
     def was_signalled(self) -> bool:

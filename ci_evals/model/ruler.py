@@ -12,6 +12,7 @@ from pathlib import Path
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.rules import Gate
+from ci_evals.model.settings import SuiteSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,21 +22,22 @@ class MainCase:
     Attributes:
         fingerprint: identifies its question and its grading, as `question.judgement`.
         checks: the fingerprint of each of its expectations, in order.
-        critical: its regression is always red.
     """
 
     fingerprint: str
     checks: tuple[str, ...]
-    critical: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MainRules:
-    """What main's suite asks and expects: its cases by id, what answers them, and its gate."""
+    """What main's suite asks and expects: its cases by id, what answers them, its gate, and the
+    settings that decide how strictly it measures.
+    """
 
     cases: Mapping[str, MainCase]
     variants: tuple[Variant, ...]
     gate: Gate | None
+    settings: SuiteSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

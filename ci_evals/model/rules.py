@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
@@ -180,6 +180,19 @@ class Gate(Options):
     def alpha(self) -> float:
         """The probability of a false alarm that `confidence` allows."""
         return round(1 - self.confidence, 12)  # 1 - 0.95 is 0.050000000000000044
+
+    @property
+    def rules(self) -> Mapping[str, object]:
+        """The rules that are set, by their keys in the suite: `tags.safety`."""
+        rules: dict[str, object] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Mapping):
+                for key, rule in value.items():
+                    rules[f"{each.name}.{key}"] = rule
+            elif value is not None:
+                rules[each.name] = value
+        return rules
 
     def case_bar(self, own: float | None) -> float | None:
         """Return the bar of a single case, if there is one; its own wins."""

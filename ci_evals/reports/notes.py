@@ -1,8 +1,7 @@
 """Facts and notes: the outcome of the run, its course, and the basis of the verdict."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from math import isclose
 from operator import itemgetter
@@ -20,11 +19,11 @@ from ci_evals.gate.wording.bases import (
     few_runs_sentence,
     lost_report_sentences,
 )
-from ci_evals.gate.wording.rules import dropped_sentence
+from ci_evals.gate.wording.rules import dropped_sentence, gate_rule_text
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Looks, Resumption, SuiteReport
-from ci_evals.model.rules import Gate, TagRule
+from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Note, Summary, common_luck
 from ci_evals.reports.view import FEW, cell_views
 from ci_evals.stats.thresholds import FURTHER_ROUNDS, OVERDISPERSION_MIN_REPORTS
@@ -259,6 +258,11 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Looks", _looks(report.looks))
     if isinstance(comparison, NoComparison):
         yield Note("Not compared", comparison.reason)
+    if report.changed_settings is not None and report.changed_settings.changes:
+        from ci_evals.gate.wording.settings import changed_settings_sentence
+
+        text = changed_settings_sentence(report.changed_settings)
+        yield Note("Changed here", text, brief=True)
     if not isinstance(comparison, Comparison):
         return
     from ci_evals.reports.drift import drift_notes
@@ -271,7 +275,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Not compared", text, brief=True)
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text, brief=True)
-    if changed := [*changed_rules(summary, comparison)]:
+    changed = list(changed_rules(summary, comparison))
+    if changed and report.changed_settings is None:  # else, they are among the settings
         yield Note("Gate changed", "; ".join(changed), brief=True)
     yield from drift_notes(summary)
     yield from _main_checks_notes(report, comparison)
@@ -375,10 +380,10 @@ def changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
     """
     base = comparison.baseline
     if base.gate is not None:
-        there, here = _rules_of(base.gate), _rules_of(summary.gate or Gate())
+        there, here = base.gate.rules, (summary.gate or Gate()).rules
         for name in {**there, **here}:
-            mine = here.get(name, "not set")
-            theirs = there.get(name, "not set")
+            mine = gate_rule_text(here.get(name))
+            theirs = gate_rule_text(there.get(name))
             if mine != theirs:
                 yield f"{name_of(name)} is {mine} here and {theirs} on {base.label}"
     yield from _changed_cases(summary, comparison)
@@ -407,37 +412,6 @@ def _changed_cases(summary: Summary, comparison: Comparison) -> Iterator[str]:
         yield f"and {number_of(len(bars) - FEW, 'more bar')}"
     if hidden:
         yield f"in quarantine only here: {_list(hidden)}"
-
-
-def _rules_of(gate: Gate) -> Mapping[str, str]:
-    """Return the rules of a gate that are set, as text, by their keys in the suite."""
-    shown = {}
-    for field in fields(gate):
-        value = getattr(gate, field.name)
-        if isinstance(value, Mapping):
-            for key, each in value.items():
-                shown[f"{field.name}.{key}"] = _rule(each)
-        elif value is not None:
-            shown[field.name] = _rule(value)
-    return shown
-
-
-def _rule(value: object) -> str:
-    """`0.9`, `true`, `warn`, `0.9, critical`."""
-    match value:
-        case TagRule():
-            parts = []
-            if value.min_pass_rate is not None:
-                parts.append(f"{value.min_pass_rate:g}")
-            if value.critical:
-                parts.append("critical")
-            return ", ".join(parts) or "not critical"
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:g}"
-        case _:
-            return str(value)
 
 
 def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:

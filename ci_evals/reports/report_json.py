@@ -39,6 +39,7 @@ from ci_evals.model.report import Looks, Resumption, SuiteInfo, SuiteReport, Tal
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import ConfirmRuns, Gate
+from ci_evals.model.settings import ChangedSettings
 from ci_evals.reports.files import Format
 from ci_evals.reports.groups import error_groups
 from ci_evals.reports.summary import Summary
@@ -416,6 +417,7 @@ class Measured:
         looks: the rounds after which the run could have ended early.
         settled: the verdict that no further run could have changed, if the run ended early.
         ruler: main's grades of answers whose checks the change has edited.
+        changed_settings: the settings that differ from main's.
         results: the lines of the journal in plan order, confirm runs last.
     """
 
@@ -428,6 +430,7 @@ class Measured:
     looks: Looks | None
     settled: Literal["pass", "borderline", "fail"] | None
     ruler: Ruler | None
+    changed_settings: ChangedSettings | None
     gate: Gate | None
     base: BaseEntry | NoComparison | None
     variants: tuple[Variant, ...]
@@ -581,6 +584,7 @@ def _document(summary: Summary) -> ReportDocument:
         looks=report.looks,
         settled=report.settled,
         ruler=report.ruler,
+        changed_settings=report.changed_settings,
         gate=summary.gate,
         base=_base(summary),
         cells=tuple(_written_cells(summary)),

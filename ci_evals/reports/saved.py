@@ -33,6 +33,7 @@ from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs
 from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result, encode_result, every_grade
 from ci_evals.model.rules import ConfirmRuns, Gate
+from ci_evals.model.settings import CaseSettings, ProviderSettings, SuiteSettings
 from ci_evals.reports.report_json import (
     MOST_OF_A_RUN,
     MOST_RUNS,
@@ -106,6 +107,7 @@ class SavedReport:
             looks=None,
             settled=None,
             ruler=None,
+            changed_settings=None,
         )
         return replace(self, report=report, base=None, confirm_runs=0, before={})
 
@@ -189,8 +191,35 @@ class SavedReport:
             trend=tuple(trend[:TREND_POINTS]),
             source=source,
             gate=self.gate or Gate(),
+            settings=self._settings,
             lost=tuple(lost.values()),
             drift=follow(self.report, self.head, earlier, self.gate),
+        )
+
+    @property
+    def _settings(self) -> SuiteSettings:
+        """The settings of its suite that it knows.
+
+        The command line may have set the number of runs.
+        """
+        gate, report = self.gate or Gate(), self.report
+        live = {cell.case.id for cell in self.head if cell.planned.graded}
+        cases = {}
+        for case, fingerprint in zip(report.plan.cases, report.fingerprints, strict=True):
+            cases[case.id] = CaseSettings(
+                fingerprint=fingerprint,
+                critical=case.critical or gate.marks_critical(case.tags),
+                min_pass_rate=case.min_pass_rate,
+                quarantined=case.quarantine is not None,
+                recorded=case.id not in live,
+            )
+        kinds = self.suite.provider_kinds
+        providers = {name: ProviderSettings(kind=kind) for name, kind in kinds.items()}
+        return SuiteSettings(
+            gate=gate,
+            providers=providers,
+            cases=cases,
+            confirm_runs=self.suite.confirm_runs,
         )
 
 
@@ -257,6 +286,7 @@ def _restore_report(document: Measured) -> SuiteReport:
         looks=document.looks,
         settled=document.settled,
         ruler=document.ruler,
+        changed_settings=document.changed_settings,
     )
     if further.total:
         report.confirmation = replace(

@@ -3,7 +3,7 @@ form.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -32,9 +32,11 @@ from ci_evals.model.fields import (
     Seconds,
     Share,
 )
+from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Message
 from ci_evals.model.ruler import MainCase, MainRules
 from ci_evals.model.rules import Budget, ConfirmRuns, Gate
+from ci_evals.model.settings import CaseSettings, ProviderSettings, SuiteSettings
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.registry import FORMATS
 from ci_evals.suite.fingerprint import (
@@ -42,6 +44,7 @@ from ci_evals.suite.fingerprint import (
     OwnCode,
     check_fingerprints,
     identify,
+    provider_identity,
     setup_identity,
 )
 from ci_evals.user_code.folders import NO_CODE_FOLDERS, CodeFolders
@@ -458,15 +461,49 @@ class CheckedSuite(Suite):
 
     def main_rules(self) -> MainRules:
         """Return what it asks and expects, for a change that is compared with it."""
-        gate = self.gate or Gate()
         cases = {}
         for row, case in enumerate(self.cases):
-            cases[case.id] = MainCase(
-                fingerprint=self.case_fingerprint(row),
-                checks=self.check_fingerprints(case),
-                critical=case.critical or gate.marks_critical(case.tags),
+            fingerprint, checks = self.case_fingerprint(row), self.check_fingerprints(case)
+            cases[case.id] = MainCase(fingerprint=fingerprint, checks=checks)
+        return MainRules(cases=cases, variants=self.columns, gate=self.gate, settings=self.settings)
+
+    @property
+    def provider_kinds(self) -> Mapping[str, str]:
+        """The `type` of each provider and stage, by its name."""
+        kinds = {name: options.kind for name, options in self.stages.items()}
+        return kinds | {str(options.name): options.kind for options in self.providers}
+
+    @cached_property
+    def settings(self) -> SuiteSettings:
+        """The settings that decide how strictly it measures."""
+        gate = self.gate or Gate()
+        providers = {}
+        named = [*self.stages.items(), *((str(each.name), each) for each in self.providers)]
+        for name, options in named:
+            providers[name] = ProviderSettings(
+                kind=options.kind,
+                own_code=options.own_code,
+                identity=digest(provider_identity(replace(options, name=None))),
             )
-        return MainRules(cases=cases, variants=self.columns, gate=self.gate)
+        cases = {}
+        for row, case in enumerate(self.cases):
+            cases[case.id] = CaseSettings(
+                fingerprint=self.case_fingerprint(row),
+                runs=case.runs,
+                critical=case.critical or gate.marks_critical(case.tags),
+                min_pass_rate=case.min_pass_rate,
+                quarantined=case.quarantine is not None,
+                recorded=case.recording is not None,
+            )
+        return SuiteSettings(
+            gate=gate,
+            providers=providers,
+            cases=cases,
+            runs=self.runs,
+            max_runs=self.max_runs,
+            confirm_runs=self.confirm_runs,
+            setup=digest(setup_identity(self.setup)),
+        )
 
     def check_fingerprints(self, case: Case) -> tuple[str, ...]:
         """Return the fingerprint of each expectation of a case, with the models that it asks."""

@@ -15,6 +15,7 @@ from ci_evals.gate.wording.comparisons import case_sentence, tally_text, variant
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
+from ci_evals.model.rules import TagRule
 from ci_evals.stats.rates import PassRate
 
 MAX_DROPPED = 3
@@ -246,3 +247,23 @@ def _asked_clause(asked: "AskedAgain") -> str:
     critical = " (critical)" if asked.case.critical else ""
     before = f" (before: {tally_text(asked.base)})" if asked.base.graded else ""
     return f"{name_of(asked.case.case)}{critical} {tally_text(asked.here)}{before}"
+
+
+def gate_rule_text(value: object) -> str:
+    """`0.9`, `true`, `warn`, `0.9, critical`, `not set`."""
+    match value:
+        case None:
+            return "not set"
+        case TagRule():
+            parts = []
+            if value.min_pass_rate is not None:
+                parts.append(f"{value.min_pass_rate:g}")
+            if value.critical:
+                parts.append("critical")
+            return ", ".join(parts) or "not critical"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)

@@ -128,6 +128,9 @@ def has_changes(summary: Summary) -> bool:
         return True
     if summary.notes or any(changed_rules(summary, compared)):
         return True
+    settings = summary.report.changed_settings
+    if settings is not None and not settings.adds_only:
+        return True
     if any(variant.p <= compared.alpha for variant in compared.variants):
         return True
     return any(compared.change(cell) in _CHANGES for cell in compared.cells)

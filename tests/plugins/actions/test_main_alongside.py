@@ -1,7 +1,8 @@
 """A pull request without a report of main: main's code runs alongside, in the same job."""
 
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,9 @@ from repositories import (
     answers_in,
     serving_git,
 )
-from suites import AGENT, write_suite
+from suites import AGENT, write_files, write_suite
 
+CRITICAL = {**APPLE, "critical": True}
 SHOP = {"name": "shop", "runs": 3, "providers": [AGENT]}
 BASIC = b64encode(f"x-access-token:{TOKEN}".encode()).decode()
 FORGETFUL = """
@@ -104,7 +106,7 @@ class Job:
 def tell_story(folder: Path, main_agent: str = agent_of("main"), **settings: Any) -> Story:
     """Make the repository on the server."""
     origin = Repository.new(folder / "origin")
-    write_suite(origin.folder, [APPLE, BREAD], **SHOP, **settings)
+    write_suite(origin.folder, **{"cases": [APPLE, BREAD], **SHOP, **settings})
     old = origin.commit({"agent.py": agent_of("old main")})
     origin.git("checkout", "--quiet", "-b", "feature")
     head = origin.commit({"agent.py": f"{FORGETFUL}# new"})
@@ -300,6 +302,110 @@ async def test_answers_are_compared_by_mains_checks_with_a_report_of_main(
     (comment,) = comments(fake)
     assert "0 of 3 answers pass" in comment.body
     assert "bread" in comment.body
+
+
+async def change_after_report(job: Job, files: Mapping[str, str] = {}, **settings: Any) -> jobs.Job:
+    """The job of a pull request that writes another suite, after main has left a report of its own.
+
+    The change answers as main does.
+    """
+    story = job.story
+    job.fetch(story.main)
+    write_files(job.checkout.folder, files)
+    main = await job.checkout.push(story.main, before=story.old)
+    assert main.ended.code == 0, main.ended.err
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    write_files(job.checkout.folder, {"agent.py": agent_of("the change"), **files})
+    write_suite(job.checkout.folder, **{"cases": [APPLE, BREAD], **SHOP, **settings})
+    job.state = Repository(job.checkout.folder).state
+    return await job.pull_request(story.head, GITHUB_SHA=story.merge)
+
+
+MOCK = {"name": "agent", "type": "mock"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"providers": [MOCK]}, "agent is a mock (python)"),
+        ({"confirm_runs": 0}, "confirm_runs 0 (auto)"),
+        ({"runs": 1}, "runs 1 (3)"),
+    ],
+    ids=["a mock", "no confirm runs", "fewer runs"],
+)
+async def test_weaker_settings_than_mains_are_borderline_with_a_report_of_main(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer, settings: Mapping[str, Any], told: str
+) -> None:
+    job = open_job(tmp_path, fake, server)
+    ended = await change_after_report(job, **settings)
+    assert ended.ended.code == 0, ended.ended.err
+    assert ended.outputs["verdict"] == "borderline"
+    assert f"weaker than on main ({job.story.main[:7]}): {told}" in ended.ended.out
+    assert ended.report["totals"]["planned"] == 6, "main's number of runs is run"
+    assert answers_of_main(ended) == frozenset(), "no provider is called on main"
+    (comment,) = comments(fake)
+    assert told in unescape(comment.body)
+    assert "**Changed here**" in comment.body
+
+
+async def test_main_is_not_asked_about_a_suite_that_is_its_own(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    ended = await change_after_report(open_job(tmp_path, fake, server))
+    assert ended.outputs["verdict"] == "pass", ended.ended.out + ended.ended.err
+    assert not (ended.results / "merge-base").exists()
+    assert "Changed here" not in ended.ended.out
+
+
+async def test_another_model_is_an_ordinary_change(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    job = open_job(tmp_path, fake, server, providers=[MOCK])
+    ended = await change_after_report(job, providers=[{**MOCK, "seed": 7}])
+    assert ended.outputs["verdict"] == "pass", ended.ended.out + ended.ended.err
+    assert "other settings of agent" in ended.ended.out
+    assert "weaker" not in ended.ended.out
+
+
+@pytest.mark.parametrize("what", ["its suite does not load", "it cannot be checked out"])
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"providers": [MOCK]}, "agent is a mock (python)"),
+        ({"cases": [BREAD]}, "without the critical case apple"),
+        (
+            {
+                "cases": [
+                    {**case, "overrides": {"recorded": "ci-evals-answer.json"}}
+                    for case in (CRITICAL, BREAD)
+                ]
+            },
+            "recordings answer apple, bread",
+        ),
+    ],
+    ids=["a mock", "a critical case", "recordings"],
+)
+async def test_its_report_tells_what_is_weaker_where_main_cannot_be_run(
+    tmp_path: Path, fake: FakeGitHub, settings: Mapping[str, Any], told: str, what: str
+) -> None:
+    """A file is ignored by git, and made by an earlier step of the job."""
+    made = {
+        "ci-evals-prompt.txt": "{{ input }}",
+        "ci-evals-answer.json": '{"output": "apple bread"}',
+    }
+    refused = what == "it cannot be checked out"
+    async with serving_git(
+        tmp_path / "server", "of nobody" if refused else f"Basic {BASIC}"
+    ) as server:
+        server.secrets = (TOKEN, BASIC)
+        prompts = [{"name": "plain", "file": "ci-evals-prompt.txt"}]
+        suite: dict[str, Any] = {"cases": [CRITICAL, BREAD], "prompts": prompts}
+        job = open_job(tmp_path, fake, server, **suite)
+        ended = await change_after_report(job, made, **{**suite, **settings})
+    assert ended.ended.code == 0, ended.ended.out + ended.ended.err
+    assert "could not be" in ended.ended.err + ended.ended.out
+    assert ended.outputs["verdict"] == "borderline"
+    assert f"weaker than on main ({job.story.main[:7]}): {told}" in ended.ended.out
 
 
 async def test_a_server_that_refuses_is_told_in_a_sentence(
