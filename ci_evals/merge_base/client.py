@@ -246,8 +246,11 @@ class MainSide:
             done = await self._do(RulesJob(), _ignore_spending)
         except _FAILURES as error:
             return self._not_run(error)
-        assert done.rules is not None
-        return done.rules
+        rules = done.rules
+        assert rules is not None
+        if self._settings.env:  # its variables say where main answers, which is another address
+            rules = replace(rules, settings=rules.settings.without_identities())
+        return rules
 
     async def show_cases(self, names: Sequence[str]) -> Sequence[Case] | NoComparison:
         """Return cases of main's suite without what is expected, or why they are not known."""

@@ -3,7 +3,7 @@ main's.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ci_evals.model.rules import ConfirmRuns, Gate
@@ -72,6 +72,11 @@ class SuiteSettings:
     max_runs: int | None = None
     confirm_runs: ConfirmRuns | None = None
     setup: str | None = None
+
+    def without_identities(self) -> "SuiteSettings":
+        """Return the settings with the kinds of providers alone."""
+        providers = {name: replace(each, identity="") for name, each in self.providers.items()}
+        return replace(self, providers=providers)
 
     def match_cases(self, main: "SuiteSettings") -> Mapping[str, str]:
         """Return the name of each case that main has, too, with its name there.

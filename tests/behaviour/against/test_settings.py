@@ -176,4 +176,5 @@ async def test_what_answers_at_an_address_needs_another_address_for_main(tmp_pat
         bot.write({"README.md": "changed again"})
         ended = await against_main(tmp_path, environ=environ)
         assert "which ran alongside" in ended.out, ended.err
+        assert "Changed here" not in ended.out, "the address differs as main's file says"
         assert {seen.path for seen in server.seen} == {"/change/chat", "/main/chat"}

@@ -1,0 +1,141 @@
+"""Which settings of a change are weaker than main's, and how often main runs a case."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ci_evals.gate.changed_settings import compare_settings, runs_of_main
+from ci_evals.gate.wording.settings import changed_settings_sentence
+from ci_evals.model.rules import Gate, TagRule
+from ci_evals.model.settings import CaseSettings, ProviderSettings, SuiteSettings
+
+NO_GATE = Gate()
+
+
+def settings(
+    cases: Mapping[str, CaseSettings] = {},
+    providers: Mapping[str, ProviderSettings] = {},
+    gate: Gate = NO_GATE,
+    **numbers: Any,
+) -> SuiteSettings:
+    return SuiteSettings(gate=gate, providers=providers, cases=cases, **numbers)
+
+
+def case(question: str = "q", **values: Any) -> CaseSettings:
+    return CaseSettings(fingerprint=f"{question}.j", **values)
+
+
+def is_weaker(here: SuiteSettings, main: SuiteSettings) -> bool:
+    """Whether the one setting that differs is weaker."""
+    (change,) = compare_settings("main", here, main).changes
+    return change.weaker
+
+
+@pytest.mark.parametrize(
+    ("here", "main", "weaker"),
+    [
+        ({"min_pass_rate": 0.8}, {"min_pass_rate": 0.9}, True),
+        ({"min_pass_rate": 0.9}, {"min_pass_rate": 0.8}, False),
+        ({"min_pass_rate": 0.9}, {}, True),
+        ({}, {"min_pass_rate": 0.9}, False),
+        ({"tags": {"a": 0.9}}, {}, True),
+        ({"tags": {"a": 0.5, "b": 0.5}}, {"tags": {"b": 0.5}}, False),
+        ({"tags": {"b": 0.5}}, {"tags": {"a": 0.5, "b": 0.5}}, True),
+        ({"tags": {"a": TagRule(min_pass_rate=0.5)}}, {"tags": {"a": 0.6}}, True),
+        ({"providers": {"a": 0.5}}, {"providers": {"a": 0.6}}, True),
+        ({"metrics": {"f1": 0.7}}, {"metrics": {"f1": 0.6}}, False),
+        ({"min_case_pass_rate": 0.5}, {}, True),
+        ({"confidence": 0.99}, {}, True),
+        ({"confidence": 0.9}, {}, False),
+        ({"max_error_rate": 0.2}, {}, True),
+        ({"max_regressions": 1}, {}, True),
+        ({"max_cost_increase": 1.5}, {"max_cost_increase": 1.2}, True),
+        ({}, {"max_latency_increase": 1.2}, True),
+        ({"max_latency_increase": 1.2}, {}, False),
+        ({"on_regression": "warn"}, {}, True),
+        ({"on_borderline": "fail"}, {}, False),
+        ({"on_unchecked": "warn"}, {}, True),
+        ({"require_baseline": "expected"}, {"require_baseline": True}, True),
+        ({"require_baseline": "expected"}, {}, False),
+        ({}, {"prove": True}, True),
+        ({}, {"per_variant": True}, True),
+        ({"drift_since": "2026-11-01"}, {}, False),
+    ],
+)
+def test_rules_of_the_gate(here: dict[str, Any], main: dict[str, Any], weaker: bool) -> None:
+    assert is_weaker(settings(gate=Gate(**here)), settings(gate=Gate(**main))) == weaker
+
+
+@pytest.mark.parametrize(
+    ("here", "main", "weaker"),
+    [
+        ("mock", "python", True),
+        ("mock", "openai", True),
+        ("anthropic", "openai", False),
+        ("openai", "mock", False),
+        ("python", "mock", False),
+        ("python", "openai", True),
+        ("openai", "python", True),
+        ("http", "python", True),
+    ],
+)
+def test_kinds_of_providers(here: str, main: str, weaker: bool) -> None:
+    sides = []
+    for kind in (here, main):
+        provider = ProviderSettings(kind=kind, own_code=kind in {"python", "http"}, identity=kind)
+        sides.append(settings(providers={"agent": provider}))
+    assert is_weaker(*sides) == weaker
+
+
+@pytest.mark.parametrize(
+    ("here", "main", "weaker"),
+    [
+        ({"confirm_runs": 0}, {"confirm_runs": "auto"}, True),
+        ({"confirm_runs": 19}, {"confirm_runs": "auto"}, True),
+        ({"confirm_runs": 20}, {"confirm_runs": "auto"}, False),
+        ({"confirm_runs": "auto"}, {"confirm_runs": 50}, False),
+        ({"confirm_runs": 2}, {"confirm_runs": 3}, True),
+        ({"runs": 1, "max_runs": 5}, {"runs": 5}, False),
+        ({"runs": 1, "max_runs": 4}, {"runs": 5}, True),
+        ({"runs": 6}, {"runs": 5}, False),
+    ],
+)
+def test_numbers_of_runs(here: dict[str, Any], main: dict[str, Any], weaker: bool) -> None:
+    assert is_weaker(settings(**here), settings(**main)) == weaker
+
+
+def test_what_is_not_known_of_main_is_not_compared() -> None:
+    provider = ProviderSettings(kind="python", own_code=True, identity="1")
+    here = settings(
+        {"a": case(runs=3)}, {"agent": provider}, runs=1, confirm_runs="auto", setup="1"
+    )
+    unknown = ProviderSettings(kind="python")
+    main = settings({"a": case()}, {"agent": unknown, "gone": unknown})
+    assert compare_settings("main", here, main).changes == ()
+    assert runs_of_main(here, main) == {}
+
+
+def test_main_runs_a_case_more_often() -> None:
+    here = settings(
+        {
+            "renamed": case("1"),
+            "own": case("2", runs=2),
+            "new": case("3"),
+            "new with runs": case("4", runs=1),
+            "more": case("5", runs=9),
+        },
+        runs=1,
+    )
+    main = settings({"old": case("1", runs=4), "own": case("2"), "more": case("5")}, runs=5)
+    assert runs_of_main(here, main) == {"renamed": 4, "own": 5, "new": 5}
+
+
+def test_many_cases_are_counted() -> None:
+    here = settings({f"new {n}": case(f"n{n}") for n in range(40)})
+    main = settings({f"old {n}": case(f"o{n}", critical=n < 5) for n in range(10)})
+    text = changed_settings_sentence(compare_settings("main (0123456)", here, main))
+    assert text == (
+        "unlike on main (0123456): without the critical cases old 0, old 1, old 2 and 2 more,"
+        " without old 5, old 6, old 7 and 2 more, 40 new cases"
+    )
