@@ -53,7 +53,7 @@ def main(cells: int) -> None:
         )
     baseline = Baseline(suite="benchmark", reports=refs, cells=base)
     started = time.process_time()
-    compare(head, baseline, confirm_runs=7)
+    compare(head, baseline, confirm_runs=3)
     print(time.process_time() - started)
 
 

@@ -12,7 +12,6 @@ from xml.sax.saxutils import escape
 
 from benchmarks.drift import BEFORE, Branch, evidence, reports, slides
 from benchmarks.pull_requests import USUAL, Draws, Luck, Rates
-from ci_evals.gate.confirmation import USUAL_CONFIRM_RUNS
 from ci_evals.gate.outages import worst_round
 from ci_evals.reports.findings import brief_chance
 from ci_evals.stats.exact_tests import fisher_lower
@@ -292,18 +291,18 @@ GAP = Strip("", "")
 
 def name_strips() -> Iterator[Strip]:
     """Two cases that begin alike."""
-    for case, repeats in (("refund", "-------"), ("cancel", "+++-+++")):
+    for case, again, deciding in (("refund", "----", "-" * 10), ("cancel", "++-+", "")):
         planned, base = "---" if case == "refund" else "+--", 30
         p = fisher_lower(planned.count("+"), 3, base, base)
-        every = planned + repeats
+        every = planned + again + deciding
         after = fisher_lower(every.count("+"), len(every), base, base)
         assert p <= SUSPECT_CELL_P
         yield Strip(f"{case}: main, 10 reports", "+" * base, "30 of 30")
         found = f"{planned.count('+')} of 3 ({brief_chance(p)}): a suspect, not named"
         yield Strip("here, 3 planned runs", planned, found)
         named = "worse" if after * 40 <= 0.05 else "can't tell"
-        found = f"{every.count('+')} of 10 ({brief_chance(after)}): {named}"
-        yield Strip(f"here, {USUAL_CONFIRM_RUNS} more to be sure", repeats, found)
+        found = f"{every.count('+')} of {len(every)} ({brief_chance(after)}): {named}"
+        yield Strip("here, again", f"{again}{deciding}", found)
         yield GAP
 
 

@@ -19,14 +19,15 @@ from ci_evals.gate.baseline import (
     ReportRef,
 )
 from ci_evals.gate.compare import compare
-from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS, plan_confirmation
-from ci_evals.gate.outages import find_lost_reports, find_outages, worst_round
+from ci_evals.gate.history_only import find_outages, next_runs
+from ci_evals.gate.outages import find_lost_reports, worst_round
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, Tally
-from ci_evals.model.rules import ConfirmRuns
-from ci_evals.stats.thresholds import ALPHA
+from ci_evals.model.rules import Gate
+from ci_evals.stats.thresholds import ALPHA, CONFIRM_RUNS, SUSPECT_RUNS
 
+MOST_REPEATS = SUSPECT_RUNS + CONFIRM_RUNS
 PLAIN_BAR = 0.85
 Rates = Sequence[float]
 
@@ -64,7 +65,6 @@ class Suite(NamedTuple):
     runs: int = 3
     reports: int = 10
     variants: int = 1
-    confirm_runs: ConfirmRuns = "auto"
 
 
 Past = Callable[[Rates, int], Rates]
@@ -231,9 +231,9 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
             }
             for cell, rate in enumerate(now)
         ]
-        further = Draws(story.luck, len(now), MOST_CONFIRM_RUNS, rng)
+        further = Draws(story.luck, len(now), MOST_REPEATS, rng)
         repeats = [
-            [further.draw(cell, run) < rate for run in range(MOST_CONFIRM_RUNS)]
+            [further.draw(cell, run) < rate for run in range(MOST_REPEATS)]
             for cell, rate in enumerate(now)
         ]
         before = [cell.history.evidence[0] for cell in base.cells.values()]
@@ -264,7 +264,7 @@ def outcome(
         suite: what is run.
         base: the baseline.
         rounds: for each cell, whether each planned run passed, by run number.
-        repeats: for each cell, whether its confirm runs passed, as many as there may be.
+        repeats: for each cell, whether its repeats passed, as many as there may be.
     """
     names = list(keys(suite))
     variants = [Variant(*key[1:]) for key in names]
@@ -284,33 +284,26 @@ def outcome(
         tally = Tally(sum(runs.values()), len(runs))
         counts = Counts(tally.passed, tally.graded - tally.passed, 0, tally.graded)
         head.append(ReportedCell(number, case_of(key[0]), variant, counts, key[0], tally))
-    found = plan_confirmation(head, base, suite.confirm_runs, ALPHA).runs
-    confirmed = [
-        run_again_in(cell, passed[: found[cell.key]]) if cell.key in found else cell
-        for cell, passed in zip(head, repeats, strict=True)
-    ]
-    out = find_outages(confirmed, base, ALPHA)
-    made = compare(confirmed, base, confirm_runs=suite.confirm_runs, alpha=ALPHA)
+    while step := next_runs(head, base, CONFIRM_RUNS, Gate()):
+        for number, cell in enumerate(head):
+            made = len(cell.repeats) + step.runs.get(cell.key, 0)
+            head[number] = replace(cell, repeats=tuple(repeats[number][:made]))
+    out = find_outages(head, base, ALPHA)
+    compared = compare(head, base, confirm_runs=CONFIRM_RUNS, alpha=ALPHA)
     return Outcome(
         named=frozenset(
-            int(cell.case) for cell in made.select("regressed") if cell.variant not in out
+            int(cell.case) for cell in compared.select("regressed") if cell.variant not in out
         ),
         broken=frozenset(),
-        fallen=any(variant.variant not in out for variant in made.worse_variants()),
+        fallen=any(variant.variant not in out for variant in compared.worse_variants()),
         withdrawn=withdrawn or bool(out),
-        calls=len(names) * suite.runs + sum(found.values()),
+        calls=len(names) * suite.runs + sum(len(cell.repeats) for cell in head),
     )
 
 
 @cache
 def case_of(id_: str) -> Case:
     return Case(id=id_)
-
-
-def run_again_in(cell: ReportedCell, passed: Sequence[bool]) -> ReportedCell:
-    """Return a cell with its confirm runs."""
-    confirming = Tally(sum(passed), len(passed))
-    return replace(cell, confirming=confirming, confirmed=True, repeats=tuple(passed))
 
 
 def run_again(
@@ -329,7 +322,7 @@ def run_again(
         early = [
             {run: passed for run, passed in each.items() if rng.random() >= lost} for each in whole
         ]
-        repeats = [[rng.random() < rate for _ in range(MOST_CONFIRM_RUNS)] for rate in now]
+        repeats = [[rng.random() < rate for _ in range(MOST_REPEATS)] for rate in now]
         yield outcome(suite, base, early, repeats), outcome(suite, base, whole, repeats)
 
 

@@ -46,10 +46,11 @@ from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, add_tallies, reported_cells
 from ci_evals.gate.cells import match_cells
 from ci_evals.gate.compare import NoComparison
-from ci_evals.gate.confirmation import Confirmation, failed_confirmations, plan_confirmation
+from ci_evals.gate.confirmation import FurtherRuns
+from ci_evals.gate.history_only import failed_repeats, find_outages, next_runs
 from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.gate.wording.comparisons import (
-    failed_confirmation_sentence,
+    failed_repeats_sentence,
     failed_round_sentence,
     outage_sentence,
 )
@@ -80,7 +81,6 @@ from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
 from ci_evals.reports.files import remove_reports
 from ci_evals.reports.view import reasons_of
-from ci_evals.stats.thresholds import FURTHER_ROUNDS
 from ci_evals.suite.types import CheckedSuite
 
 if TYPE_CHECKING:
@@ -576,10 +576,8 @@ class _Session:
                 if not run.stopped:
                     evidence = self._withdraw_failed_rounds(evidence)
                 if isinstance(invocation.baseline, Baseline) and not run.stopped:
-                    evidence = self._plan_confirmation(evidence, invocation.baseline)
-                    await self._confirm(evidence)
-                    await self._grade_by_main(evidence)
-                    evidence = self._withdraw_failed_confirmations(evidence, invocation.baseline)
+                    evidence = await self._confirm(evidence, invocation.baseline)
+                    evidence = self._withdraw_failed_repeats(evidence, invocation.baseline)
                     evidence = self._withdraw_outages(evidence, invocation.baseline)
             await run.end_setups(evidence.planned.records)
         except asyncio.CancelledError:
@@ -601,6 +599,18 @@ class _Session:
         cells = Cells(suite or self.invocation.suite, plan)
         resumption = self.recordings.take_over(plan, records, cells, self.journal, self.redactor)
         return _Part(plan, records, cells, resumption)
+
+    def _extend(self, old: _Part, plan: RunPlan) -> _Part:
+        """Return the runs of an extended plan, with the results that exist."""
+        part = self._take_over(plan, move_records(old.records, old.plan, plan))
+        was, more = old.resumption, part.resumption
+        resumption = replace(
+            was,
+            kept=was.kept + more.kept,
+            retried=was.retried + more.retried,
+            changed=was.changed + more.changed,
+        )
+        return part._replace(resumption=resumption)
 
     # Main alongside.
 
@@ -803,16 +813,7 @@ class _Session:
 
     def _extend_plan(self, evidence: _Evidence, plan: RunPlan, doing: str) -> _Evidence:
         """Queue what a plan has beyond the planned runs so far."""
-        old = evidence.planned
-        part = self._take_over(plan, move_records(old.records, old.plan, plan))
-        was, more = old.resumption, part.resumption
-        resumption = replace(
-            was,
-            kept=was.kept + more.kept,
-            retried=was.retried + more.retried,
-            changed=was.changed + more.changed,
-        )
-        part = part._replace(resumption=resumption)
+        part = self._extend(evidence.planned, plan)
         part.load_into(self.run, doing)
         return evidence._replace(planned=part)
 
@@ -860,71 +861,78 @@ class _Session:
 
     # Confirmation.
 
-    def _plan_confirmation(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
-        """Plan further runs of suspects, and further rounds of variants in doubt.
+    async def _confirm(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
+        """Run suspects and variants in doubt again, step by step, until nothing more can be said.
 
-        They are kept apart from the planned runs, which alone the gate's bars judge: more runs of
-        what looks bad would bias the rate. Cells of other shards count as well, so that a shard has
-        the same suspects as an unsharded run. It can't tell whether a variant is in doubt, because
-        it has only a share of the variant's cells.
+        These runs are kept apart from the planned ones, which alone the gate's bars judge: more
+        runs of what looks bad would bias the rate. Cells of other shards count as well, so that a
+        shard has the same suspects as an unsharded run. It can't tell whether a variant is in
+        doubt, because it has only a share of the variant's cells.
         """
         invocation = self.invocation
-        suite, plan = invocation.suite, evidence.planned.plan
-        rules = suite.gate or Gate()
-        report = self._report(evidence)
-        head = reported_cells(report, suite.gate, unplanned=True)
+        suite = invocation.suite
         is_whole = invocation.shard is None and invocation.run_missing
-        confirmation = plan_confirmation(
-            head, baseline, suite.confirm_runs, rules.alpha, is_whole=is_whole
-        )
-        runs = confirmation.runs
-        cells = {}
-        for cell in range(len(plan)):
-            key = report.plan.key(cell)  # without secrets in its names, as in the baseline
-            if plan.runs(cell) and key in runs:
-                cells[cell] = runs[key]
-        if not cells:
-            return evidence
-        self.recordings.end_reuse()
-        part = self._take_over(plan_further_runs(plan, cells), {})
-        if part.missing:
-            for sentence in self._describe_confirmation(part, confirmation):
-                self.watcher.note_decision(sentence)
-        return evidence._replace(confirmation=part)
+        while not self.run.stopped:
+            report = self._report(evidence)
+            head = reported_cells(report, suite.gate, unplanned=True)
+            step = next_runs(
+                head, baseline, suite.confirm_runs, suite.gate or Gate(), is_whole=is_whole
+            )
+            if step is None:
+                break
+            # Its names are without secrets, as in the baseline.
+            part = self._add_runs(evidence, report.plan.keys, step.runs)
+            if part is None:
+                break
+            evidence = evidence._replace(confirmation=part)
+            if part.missing:
+                self.watcher.note_decision(self._describe(part, step))
+            cells = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
+            part.load_into(self.run, f"running {number_of(cells, 'cell')} again")
+            await self.run.run()
+            await self._grade_by_main(evidence)
+            if part.missing:
+                break
+        return evidence
 
-    def _describe_confirmation(self, part: _Part, confirmation: Confirmation) -> Iterator[str]:
-        """Yield sentences on what is confirmed with how many runs, or which runs are missing."""
-        for variant, keys in confirmation.doubts.items():
-            cells = number_of(len(keys), "cell")
-            rounds = f"{FURTHER_ROUNDS} further rounds of its {cells}"
-            yield f"{name_of(variant)} may be worse as a whole: {rounds}"
-        if confirmation.cases:
-            times = max(case.runs for case in confirmation.cases.values())
-            more = f"{number_of(times, 'more run')} on every variant"
-            count = number_of(len(confirmation.cases), "case")
-            yield f"confirming {count} with {more}: {_first_names(confirmation.cases)}"
-        runs = confirmation.suspects.values()
-        if not runs:
-            return
-        named = _first_names(case for case, *_ in confirmation.suspects)
-        count = number_of(len(runs), "suspect")
+    def _add_runs(
+        self, evidence: _Evidence, keys: Sequence[CellKey], runs: Mapping[CellKey, int]
+    ) -> _Part | None:
+        """Return the runs beyond the plan with some more; None if these are of other shards."""
+        plan = evidence.planned.plan
+        old = evidence.confirmation
+        counts: dict[int, int] = {}
+        added = False
+        for cell, key in enumerate(keys):
+            if old is not None:
+                counts[cell] = old.plan.runs(cell)
+            if plan.runs(cell) and key in runs:
+                counts[cell] = counts.get(cell, 0) + runs[key]
+                added = True
+        if not added:
+            return None
+        if old is None:
+            self.recordings.end_reuse()
+            return self._take_over(plan_further_runs(plan, counts), {})
+        return self._extend(old, plan_further_runs(plan, counts))
+
+    def _describe(self, part: _Part, step: FurtherRuns) -> str:
+        """Say what is run again how often, or which runs are missing."""
+        runs = number_of(max(step.runs.values()), "more run")
+        if min(step.runs.values()) < max(step.runs.values()):
+            runs = f"up to {runs}"
+        if step.why == "doubt":
+            cells = number_of(len(step.runs), "cell")
+            named = _first_names(str(variant) for variant in step.variants)
+            return f"{named} may be worse as a whole: {runs} of {cells}"
+        subjects = dict.fromkeys((*step.cases, *(case for case, *_ in step.cells)))
+        count = number_of(len(subjects), step.why.removesuffix("s"))
+        named = _first_names(subjects)
         if not self.invocation.run_missing:
             problem = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
             remedy = "give every shard the same --baseline, or run them with --run-missing"
-            yield f"{problem}; {remedy}"
-            return
-        more = number_of(max(runs), "more run")
-        if min(runs) < max(runs):
-            more = f"up to {more}"
-        yield f"confirming {count} with {more} each: {named}"
-
-    async def _confirm(self, evidence: _Evidence) -> None:
-        """Run the runs that confirm suspects."""
-        part = evidence.confirmation
-        if part is not None:
-            again = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
-            part.load_into(self.run, f"running {number_of(again, 'cell')} again")
-            await self.run.run()
+            return f"{problem}; {remedy}"
+        return f"confirming {count} with {runs} each: {named}"
 
     # Withdrawal.
 
@@ -944,9 +952,8 @@ class _Session:
             evidence = evidence._replace(planned=part, settled=None)
         return evidence
 
-    def _withdraw_failed_confirmations(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
-        """Withdraw the confirm runs of a variant that are worse than the planned runs of the same
-        cells.
+    def _withdraw_failed_repeats(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
+        """Withdraw the repeats of a variant that are worse than the planned runs of the same cells.
 
         Suspects were chosen for their failures, so that repeats are better on average: worse ones
         speak of an outage.
@@ -955,9 +962,9 @@ class _Session:
         if evidence.confirmation is None or report.confirmation is None:
             return evidence
         head = reported_cells(report, self.invocation.suite.gate)
-        for variant in failed_confirmations(match_cells(head, baseline)):
+        for variant in failed_repeats(match_cells(head, baseline)):
             cells = [cell for cell in head if cell.variant == variant and cell.confirming.graded]
-            why = failed_confirmation_sentence(
+            why = failed_repeats_sentence(
                 add_tallies(cell.planned for cell in cells),
                 add_tallies(cell.confirming for cell in cells),
             )
@@ -968,8 +975,6 @@ class _Session:
 
     def _withdraw_outages(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
         """Withdraw all planned runs of a variant that failed as a whole."""
-        from ci_evals.gate.outages import find_outages
-
         report = self._report(evidence)
         rules = self.invocation.suite.gate or Gate()
         outages = find_outages(reported_cells(report, rules), baseline, rules.alpha)

@@ -321,10 +321,10 @@ overriding = options.collect(
         ),
         "confirm_runs": options.setting(
             "--confirm-runs",
-            type=_IntegerOr("auto", "auto", 0, 1000),
-            metavar="N|auto",
-            help="Extra runs of a case that looks worse than the baseline; auto: as many as it"
-            " takes to be sure; 0: none.",
+            type=options.WholeNumber(min=0, max=1000),
+            metavar="N",
+            help="Runs that name a case, if it still looks worse when it runs again (default: 10);"
+            " 0: none.",
         ),
         "max_concurrency": options.setting(
             "--max-concurrency",

@@ -1,7 +1,6 @@
 """The two sides of a comparison: the cells of a report, and the baseline made of earlier reports.
 
-Earlier runs of a cell are pooled, newest report first, except for those older than a fall of the
-base branch.
+Earlier runs of a cell are pooled, newest report first.
 """
 
 from collections import defaultdict
@@ -9,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ci_evals.format import name_of, short_sha
 from ci_evals.model.case import Case, Variant
@@ -21,7 +20,7 @@ from ci_evals.model.rules import Gate
 from ci_evals.model.settings import SuiteSettings
 from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.drift import DriftEvidence
-from ci_evals.stats.exact_tests import Table, fisher_two_sided, stratified_lower
+from ci_evals.stats.exact_tests import Table
 from ci_evals.stats.overdispersion import overdispersion
 from ci_evals.stats.rates import PassRate, pass_rate
 from ci_evals.stats.thresholds import (
@@ -34,12 +33,6 @@ from ci_evals.stats.thresholds import (
 TREND_POINTS = 50
 KEPT_OUTAGES = 50
 """The most reports of outages that a report hands on."""
-DISAGREEMENT = 0.2
-"""Newer and older runs of a cell with a two-sided p at or below this behave differently."""
-FALL = 0.001
-"""The base branch fell where its newest reports are below all older ones, p at or below this."""
-DROP = 0.05
-"""The recent pool ends where the newest reports are below all older ones, p at or below this."""
 
 
 NO_RUNS = Tally(0, 0)
@@ -84,87 +77,51 @@ class Evidence(NamedTuple):
         return Tally(self.passed, self.graded)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolStep:
-    """The decision about one report's evidence of a cell.
-
-    The first four outcomes are in the full pool, and only what is `recent` is in the recent one.
-    `older` are its runs together with those of all older reports in the full pool, `p` tests
-    whether these differ from the newer ones; both are None where nothing was tested.
-    """
-
-    evidence: Evidence
-    outcome: Literal[
-        "recent",
-        "disagrees",
-        "before a drop",
-        "before a change",
-        "before a fall",
-        "enough without",
-        "an outage",
-        "nothing graded",
-    ]
-    older: Tally | None = None
-    p: float | None = None
-
-
 @dataclass(frozen=True)
 class History:
-    """The evidence of a cell, newest report first, and the two pools that are made of it.
-
-    The full pool has about `POOLED_RUNS` runs at most. The recent pool stops where its runs
-    disagree with all older ones together: behaviour on the base branch may have changed there. By
-    chance, that cuts a third of all unchanged cells, so a drop is tested against the full pool, and
-    named if the recent one shows it, too.
+    """The evidence of a cell, newest report first, of which about `POOLED_RUNS` runs are pooled.
 
     Args:
         evidence: what is known.
-        reports: how many of the newest reports with graded runs count; all of them if None.
-        recent_reports: how many of them may be in the recent pool, because the variant has passed
-            less since; all of them if None.
         lost: the ids of reports that are taken for an outage: they count for nothing.
     """
 
     evidence: tuple[Evidence, ...]
-    reports: int | None = None
-    recent_reports: int | None = None
     lost: frozenset[str] = frozenset()
 
     @cached_property
-    def sums(self) -> tuple[Tally, ...]:
-        """The runs of the newest 0, 1, 2, … reports of the full pool together."""
-        passed = graded = 0
-        sums = [NO_RUNS]
+    def pooled(self) -> tuple[Evidence, ...]:
+        """The evidence of the reports that are pooled."""
+        found = []
+        graded = 0
         for each in self.evidence:
-            if graded >= POOLED_RUNS or len(sums) - 1 == self.reports:
+            if graded >= POOLED_RUNS:
                 break
             if each.graded and each.report not in self.lost:
-                passed += each.passed
                 graded += each.graded
-                sums.append(Tally(passed, graded))
+                found.append(each)
+        return tuple(found)
+
+    @cached_property
+    def sums(self) -> tuple[Tally, ...]:
+        """The runs of the newest 0, 1, 2, … pooled reports together."""
+        sums = [NO_RUNS]
+        for each in self.pooled:
+            sums.append(add_tallies((sums[-1], each.tally)))
         return tuple(sums)
 
-    @cached_property
+    @property
     def pooled_reports(self) -> int:
-        """The number of reports in the full pool."""
-        return len(self.sums) - 1
+        return len(self.pooled)
 
-    @cached_property
+    @property
     def tally(self) -> Tally:
-        """The runs of the full pool."""
+        """All pooled runs."""
         return self.sums[-1]
 
     def newest(self, reports: int) -> Tally:
-        """Return the runs of so many of the newest reports of the full pool, or of all of them."""
+        """Return the runs of so many of the newest pooled reports, or of all of them."""
         return self.sums[min(reports, self.pooled_reports)]
-
-    @property
-    def pooled(self) -> Sequence[str]:
-        """The ids of the reports in the full pool."""
-        counting = [
-            each.report for each in self.evidence if each.graded and each.report not in self.lost
-        ]
-        return counting[: self.pooled_reports]
 
     @property
     def newest_lost(self) -> Tally:
@@ -175,54 +132,6 @@ class History:
                 break
             found.append(each.tally)
         return add_tallies(found)
-
-    @cached_property
-    def recent(self) -> Tally:
-        """The runs of the recent pool."""
-        reports = [step.outcome for step in self.steps()].count("recent")
-        return self.sums[reports]
-
-    def steps(self) -> list[PoolStep]:
-        """Decide report by report what is pooled.
-
-        Newer runs are tested against all older ones together, as a single report has too few to
-        show a change.
-        """
-        steps: list[PoolStep] = []
-        age, changed = 0, False
-        for each in self.evidence:
-            if not each.graded:
-                step = PoolStep(each, "nothing graded")
-            elif each.report in self.lost:
-                step = PoolStep(each, "an outage")
-            elif age == self.pooled_reports:
-                fell = age == self.reports and self.tally.graded < POOLED_RUNS
-                step = PoolStep(each, "before a fall" if fell else "enough without")
-            elif changed:
-                step = PoolStep(each, "before a change")
-                age += 1
-            elif age == self.recent_reports:
-                step = PoolStep(each, "before a drop")
-                changed = True
-                age += 1
-            else:
-                step = self._compare_ages(each, age)
-                changed = step.outcome == "disagrees"
-                age += 1
-            steps.append(step)
-        return steps
-
-    def _compare_ages(self, evidence: Evidence, age: int) -> PoolStep:
-        """Test the `age` newest reports against all older ones, of which `evidence` is the newest.
-
-        The newest report of all has nothing to disagree with.
-        """
-        if age == 0:
-            return PoolStep(evidence, "recent")
-        newer = self.sums[age]
-        older = Tally(self.tally.passed - newer.passed, self.tally.graded - newer.graded)
-        p = fisher_two_sided(*older, *newer)
-        return PoolStep(evidence, "disagrees" if p <= DISAGREEMENT else "recent", older, p)
 
 
 def split_histories(histories: Iterable[History], age: int) -> list[Table]:
@@ -501,7 +410,7 @@ class Baseline:
         """The reports whose runs are pooled for any of its cells, newest first."""
         pooled: set[str] = set()
         for cell in self.cells.values():
-            pooled.update(cell.history.pooled)
+            pooled.update(each.report for each in cell.history.pooled)
         return [report for report in self.reports if report.id in pooled]
 
     @cached_property
@@ -512,26 +421,6 @@ class Baseline:
     def is_broken(self) -> bool:
         """Return True if the base branch itself fails on every variant."""
         return bool(self.broken) and self.broken_variants.issuperset(self.variants)
-
-    @cached_property
-    def since_falls(self) -> "Baseline":
-        """The baseline without what is older than a fall of the base branch itself.
-
-        Where the newest reports of a variant are, over all its cells, surely below all older ones
-        together, only these newest ones count for each of its cells. Where they are probably below,
-        the recent pools end there.
-        """
-        cut: dict[CellKey, BaseCell] = {}
-        for cells in self.by_variant.values():
-            histories = [cell.history for cell in cells.values()]
-            since_drop, since_fall = reports_since_drop(histories)
-            if since_drop is not None:
-                for key, cell in cells.items():
-                    history = replace(cell.history, reports=since_fall, recent_reports=since_drop)
-                    cut[key] = replace(cell, history=history)
-        if not cut:
-            return self
-        return replace(self, cells={**self.cells, **cut})
 
     @cached_property
     def overdispersion(self) -> Mapping[Variant, float]:
@@ -564,22 +453,6 @@ class Baseline:
         """Return the baseline restricted to some cases."""
         cells = {key: cell for key, cell in self.cells.items() if key[0] in cases}
         return replace(self, cells=cells)
-
-
-def reports_since_drop(histories: Sequence[History]) -> tuple[int | None, int | None]:
-    """Return how many of the newest reports are probably, and surely, below all older ones.
-
-    None if none are.
-    """
-    most = max(history.pooled_reports for history in histories)
-    since_drop = None
-    for age in range(1, most):
-        p = stratified_lower(split_histories(histories, age))
-        if p <= DROP and since_drop is None:
-            since_drop = age
-        if p <= FALL:
-            return since_drop, age
-    return since_drop, None
 
 
 def join(reports: Sequence[Baseline]) -> Baseline:
@@ -637,7 +510,7 @@ def evidence_to_keep(cell: BaseCell | None, fingerprint: str) -> tuple[Evidence,
     """
     if cell is None or cell.fingerprint != fingerprint:
         return ()
-    history = replace(cell.history, reports=None)
+    history = cell.history
     missing = max(history.pooled_reports, KEPT_REPORTS)
     kept = []
     outages = 0
@@ -672,10 +545,8 @@ class ReportedCell:
         planned: its graded planned runs, without those that only repeat a recording; by main's
             checks, if the change has edited them, as all that follows.
         unanswered: the number of these that failed without an answer.
-        confirming: the runs that it got because it was a suspect, or its variant in doubt.
-        confirmed: True if these are complete.
-        repeats: the outcome of each of these in order, True for one that passed and None for one
-            that was not graded, up to the first that was not made.
+        repeats: the outcome of each run beyond the plan in order, True for one that passed and None
+            for one that was not graded, up to the first that was not made.
         critical: True if its regression is always red, even if the gate allows some.
         by_main: True if main's checks have graded it.
         per_run: the averages of the runs in `planned`.
@@ -688,8 +559,6 @@ class ReportedCell:
     fingerprint: str
     planned: Tally
     unanswered: int = 0
-    confirming: Tally = NO_RUNS
-    confirmed: bool = False
     repeats: tuple[bool | None, ...] = ()
     critical: bool = False
     by_main: bool = False
@@ -705,11 +574,22 @@ class ReportedCell:
         """Return True if it is not compared, because its results block nothing."""
         return self.case.quarantine is not None
 
+    @property
+    def confirming(self) -> Tally:
+        """Its runs beyond the plan."""
+        return tally_of(self.repeats)
+
     def with_repeats(self, count: int) -> Tally | None:
-        """Return its planned runs and so many confirm runs; None if it did not get as many."""
+        """Return its planned runs and so many repeats; None if it did not get as many."""
         if len(self.repeats) < count:
             return None
-        return add_tallies((self.planned, _tally(self.repeats[:count])))
+        return add_tallies((self.planned, tally_of(self.repeats[:count])))
+
+
+def tally_of(outcomes: Iterable[bool | None]) -> Tally:
+    """Return the graded runs among some outcomes; None is one that was not graded."""
+    graded = [passed for passed in outcomes if passed is not None]
+    return Tally(sum(graded), len(graded))
 
 
 def reported_cells(
@@ -741,24 +621,18 @@ def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:
     case = report.plan.case(cell)
     ruled = report.ruler.by_key.get(report.plan.key(cell)) if report.ruler else None
     fresh = _fresh(report.records_of((cell,)))
-    confirming, confirmed = NO_RUNS, False
     repeats: tuple[bool | None, ...] = ()
-    if report.confirmation is not None and report.confirmation.plan.runs(cell):
+    if report.confirmation is not None:
         outcomes = tuple(_outcomes(report.confirmation, cell, ruled))
         repeats = outcomes[: _runs_in_a_row(report.confirmation, cell)]
-        confirming = _tally(outcomes)
-        complete = not report.confirmation.by_cell[cell].missing
-        confirmed = complete and confirming.graded > 0
     return ReportedCell(
         cell=cell,
         case=case,
         variant=report.plan.variant(cell),
         counts=report.by_cell[cell],
         fingerprint=ruled.fingerprint if ruled else report.fingerprints[report.plan.row(cell)],
-        planned=_tally(_outcomes(report, cell, ruled)),
+        planned=tally_of(_outcomes(report, cell, ruled)),
         unanswered=[record.unanswered for record in fresh].count(True),
-        confirming=confirming,
-        confirmed=confirmed,
         repeats=repeats,
         critical=case.critical or gate.marks_critical(case.tags),
         by_main=ruled is not None,
@@ -793,11 +667,6 @@ def _runs_in_a_row(report: SuiteReport, cell: int) -> int:
 def _fresh(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Return the graded runs that repeat no recording."""
     return [record for record in records if record.graded and not record.recorded]
-
-
-def _tally(outcomes: Iterable[bool | None]) -> Tally:
-    graded = [passed for passed in outcomes if passed is not None]
-    return Tally(sum(graded), len(graded))
 
 
 def _average(runs: Sequence[RunRecord]) -> PerRun:

@@ -5,45 +5,30 @@ there is nothing to add to the test of the cell.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
-from ci_evals.gate.baseline import (
-    DISAGREEMENT,
-    History,
-    add_tallies,
-    reports_since_drop,
-    split_histories,
-)
+from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cells import MatchedCell, Matching
+from ci_evals.gate.falls import widen_for
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.report import Tally
-from ci_evals.stats.exact_tests import (
-    Table,
-    fisher_lower,
-    holm,
-    stratified_lower,
-    stratified_two_sided,
-    widen,
-)
+from ci_evals.stats.exact_tests import Table, holm, stratified_lower, widen
 from ci_evals.stats.overdispersion import shared_luck
 from ci_evals.stats.thresholds import MIN_TAG_DROP_RATIO, SUSPECT_CASE_P
-
-_LUCK_OF_ALL_RUNS = 10 / 3
-"""Luck that the runs of a report share weighs more over three planned and seven confirm runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseComparison:
     """A case that got worse over its variants.
 
-    `head` are its planned runs and the confirm runs that every variant got, `base` the pooled ones,
-    both over all `cells` that were compared. `variants` are those that show it by themselves, none
-    if it takes all of them together. `p` is the chance of a drop this large if nothing had changed;
-    `adjusted_p` allows for the number of cases.
+    `head` are its planned runs and the repeats that every variant got, `base` those on the base
+    branch, both over all `cells` that were compared. `variants` are those that show it by
+    themselves, none if it takes all of them together. `p` is the chance of a drop this large if
+    nothing had changed; `adjusted_p` allows for the number of cases.
     """
 
     case: str
@@ -85,15 +70,10 @@ class MatchedCase:
 
     Args:
         cells: its cells, one for each variant.
-        histories: their histories, as far as they count for the case.
-        recent_reports: how many of the newest reports may be in the recent pool, because the base
-            branch has passed less since; all of them if None.
         luck: how much more the passes of cases vary between reports than those of cells.
     """
 
     cells: Sequence[MatchedCell]
-    histories: Sequence[History]
-    recent_reports: int | None
     luck: float
 
     @property
@@ -107,51 +87,46 @@ class MatchedCase:
     @cached_property
     def planned_p(self) -> float:
         """The chance that the planned runs are as low as they are."""
-        planned = [cell.head.planned for cell in self.cells]
-        return stratified_lower(self._against_full_pool(planned))
+        return self.p([cell.head.planned for cell in self.cells], self.pooled)
 
     @property
     def suspicious(self) -> bool:
         """Return True if the planned runs are below the base beyond what is usual."""
         return self.planned_p <= SUSPECT_CASE_P
 
-    def confirmed_runs(self, repeats: int) -> Sequence[Tally] | None:
-        """Return the planned runs with so many repeats; None if a variant lacks some of these."""
+    @cached_property
+    def pooled(self) -> Sequence[Tally]:
+        """The runs of the base that count, cell by cell."""
+        return [cell.pooled for cell in self.cells]
+
+    def with_repeats(self, count: int) -> Sequence[Tally] | None:
+        """Return the planned runs of each cell with so many repeats; None if some lack these."""
         runs = []
         for cell in self.cells:
-            confirmed = cell.head.with_repeats(repeats)
-            if confirmed is None:
+            repeated = cell.head.with_repeats(count)
+            if repeated is None:
                 return None
-            runs.append(confirmed)
+            runs.append(repeated)
         return runs
 
-    def p(self, runs: Sequence[Tally]) -> float:
-        """Return the p-value of a drop against the full pool, by these runs of each cell."""
-        return self._widen(stratified_lower(self._against_full_pool(runs)))
+    def p(self, runs: Sequence[Tally], base: Sequence[Tally]) -> float:
+        """Return the p-value of a drop, widened for the luck that its cells share; 1 without one.
 
-    def recent_p(self, runs: Sequence[Tally]) -> float:
-        """Return the p-value of a drop against the recent pool, by these runs of each cell."""
-        reports = self._reports_that_agree()
-        pairs = zip(runs, self.histories, strict=True)
-        tables = [(*tally, *history.newest(reports)) for tally, history in pairs]
-        return self._widen(stratified_lower(tables))
+        Args:
+            runs: of each cell here.
+            base: of each cell on the base branch.
+        """
+        planned = [cell.head.planned for cell in self.cells]
+        return widen(lower_p(runs, base), widen_for(self.luck, runs, planned))
 
-    def _against_full_pool(self, runs: Sequence[Tally]) -> list[Table]:
-        pairs = zip(runs, self.histories, strict=True)
-        return [(*tally, *history.tally) for tally, history in pairs]
 
-    def _reports_that_agree(self) -> int:
-        """Return the number of newest reports before the first one that disagrees with them."""
-        most = max(history.pooled_reports for history in self.histories)
-        if self.recent_reports is not None:
-            most = min(most, self.recent_reports)
-        for age in range(1, most):
-            if stratified_two_sided(split_histories(self.histories, age)) <= DISAGREEMENT:
-                return age
-        return most
-
-    def _widen(self, p: float) -> float:
-        return widen(p, 1 + (self.luck - 1) * _LUCK_OF_ALL_RUNS)
+def lower_p(runs: Sequence[Tally], base: Sequence[Tally]) -> float:
+    """Return the p-value of a drop over the variants of a case; 1 if fewer failed, all told."""
+    head, before = add_tallies(runs), add_tallies(base)
+    if head.passed * before.graded >= before.passed * head.graded:
+        return 1.0
+    pairs = zip(runs, base, strict=True)
+    return stratified_lower([(*mine, *theirs) for mine, theirs in pairs])
 
 
 def match_cases(matching: Matching) -> Sequence[MatchedCase]:
@@ -160,68 +135,11 @@ def match_cases(matching: Matching) -> Sequence[MatchedCase]:
     for cell in matching.cells:
         by_case[cell.head.key[0]].append(cell)
     groups = [cells for cells in by_case.values() if len(cells) > 1]
-    if not groups:
-        return ()
-    # A fall of any variant, or of all together, ends the pools of every variant.
-    histories = [cell.base.history for cells in groups for cell in cells]
-    since_drop, since_fall = reports_since_drop(histories)
-    limits = [history.reports for history in histories if history.reports is not None]
-    if since_fall is not None:
-        limits.append(since_fall)
-    reports = min(limits, default=None)
     reports_of_cases = [
         matching.base.newest_reports([cell.base for cell in cells]) for cells in groups
     ]
     luck = shared_luck(reports_of_cases)
-    cases = []
-    for cells in groups:
-        pools = [replace(cell.base.history, reports=reports) for cell in cells]
-        cases.append(MatchedCase(cells, pools, since_drop, luck))
-    return cases
-
-
-def compare_cases(
-    cases: Sequence[MatchedCase], repeats: Mapping[str, int], alpha: float
-) -> Mapping[str, CaseComparison]:
-    """Return the cases that got worse over their variants.
-
-    Args:
-        cases: the cases that are compared on several variants.
-        repeats: how often each suspect was to be run again on every variant; others can't be named.
-        alpha: the accepted chance of naming any case by chance.
-    """
-    tested = []
-    for case in cases:
-        runs = None
-        if case.suspicious and case.id in repeats:
-            runs = case.confirmed_runs(repeats[case.id])
-        p = 1.0
-        if runs is not None:
-            p = case.p(runs)
-        tested.append((case, runs, p))
-    adjusted = holm([p for _, _, p in tested])
-    worse = {}
-    for (case, runs, p), adjusted_p in zip(tested, adjusted, strict=True):
-        if runs is None or adjusted_p > alpha or case.recent_p(runs) > alpha:
-            continue
-        worse[case.id] = CaseComparison(
-            case=case.id,
-            head=add_tallies(runs),
-            base=add_tallies(history.tally for history in case.histories),
-            cells=len(case.cells),
-            variants=tuple(_variants_that_show_it(case, alpha)),
-            p=p,
-            adjusted_p=adjusted_p,
-        )
-    return worse
-
-
-def _variants_that_show_it(case: MatchedCase, alpha: float) -> Iterator[Variant]:
-    """Yield the variants on which the case is worse by itself, before any adjustment."""
-    for cell in case.cells:
-        runs = cell.all_runs
-        if runs.rate < cell.pooled.rate and fisher_lower(*runs, *cell.pooled) <= alpha:
-            yield cell.head.variant
+    return [MatchedCase(cells, luck) for cells in groups]
 
 
 def compare_tags(matching: Matching) -> Sequence[TagComparison]:

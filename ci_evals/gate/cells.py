@@ -19,7 +19,7 @@ from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import fisher_lower, fisher_upper
-from ci_evals.stats.thresholds import SUSPECT_CELL_P
+from ci_evals.stats.thresholds import SUSPECT_CELL_P, SUSPECT_SINGLE_RUN_P
 
 CellKind = Literal[
     "new",
@@ -87,11 +87,9 @@ class MatchedCell:
     base: BaseCell
     renamed_from: str | None
 
-    def without_confirmation(self) -> "MatchedCell":
+    def without_repeats(self) -> "MatchedCell":
         """Return the cell as if it had not been run again."""
-        return replace(
-            self, head=replace(self.head, confirming=NO_RUNS, confirmed=False, repeats=())
-        )
+        return replace(self, head=replace(self.head, repeats=()))
 
     @cached_property
     def pooled(self) -> Tally:
@@ -100,7 +98,7 @@ class MatchedCell:
 
     @cached_property
     def all_runs(self) -> Tally:
-        """The planned and the confirm runs together."""
+        """The planned runs and all repeats together."""
         return add_tallies((self.head.planned, self.head.confirming))
 
     @cached_property
@@ -110,8 +108,14 @@ class MatchedCell:
 
     @cached_property
     def suspicious(self) -> bool:
-        """Return True if the planned runs are below the base beyond what is usual."""
-        return self.head.planned.rate < self.pooled.rate and self.p <= SUSPECT_CELL_P
+        """Return True if the planned runs are below the base beyond what is usual.
+
+        A single run says little: any that failed where others pass is a suspect.
+        """
+        level = SUSPECT_CELL_P
+        if self.head.planned.graded == 1:
+            level = SUSPECT_SINGLE_RUN_P
+        return self.head.planned.rate < self.pooled.rate and self.p <= level
 
     @property
     def runs(self) -> Tally:
@@ -155,7 +159,7 @@ class Matching:
     """The cells of a report, matched with those of a baseline.
 
     Args:
-        base: the baseline without what is older than a fall of its own.
+        base: the baseline.
         variants: each variant of the report that is compared, and its counterpart in the baseline.
         cells: the cells that both sides have graded runs of, for the same question and grading.
         rest: the findings on all other cells of either side.
@@ -181,7 +185,6 @@ class Matching:
 
 def match_cells(head: Sequence[ReportedCell], base: Baseline) -> Matching:
     """Match the cells of a report with those of a baseline."""
-    base = base.since_falls
     variants = match_variants(variants_of(cell.key for cell in head), base.variants)
     cells, rest = _match_cells(head, base, variants)
     return Matching(base, variants, cells, rest)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import comb
 from statistics import fmean
@@ -14,13 +14,7 @@ from ci_evals.gate.baseline import (
     BrokenVariant,
     ReportedCell,
 )
-from ci_evals.gate.cases import (
-    CaseComparison,
-    TagComparison,
-    compare_cases,
-    compare_tags,
-    match_cases,
-)
+from ci_evals.gate.cases import CaseComparison, TagComparison, compare_tags
 from ci_evals.gate.cells import (
     CellComparison,
     CellKind,
@@ -31,25 +25,13 @@ from ci_evals.gate.cells import (
     match_variants,
     variants_of,
 )
-from ci_evals.gate.confirmation import (
-    Confirmation,
-    choose_suspects,
-    failed_confirmations,
-    runs_to_confirm,
-)
+from ci_evals.gate.confirmation import Confirmation
 from ci_evals.gate.differences import Differences, differences
-from ci_evals.gate.falls import variant_fall
+from ci_evals.gate.history_only import HistoryOnly, without_failed_repeats
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
-from ci_evals.model.rules import ConfirmRuns
-from ci_evals.stats.exact_tests import (
-    NEWEST_ALONE,
-    benjamini_hochberg,
-    fisher_lower,
-    fisher_upper,
-    holm,
-)
+from ci_evals.stats.exact_tests import benjamini_hochberg
 from ci_evals.stats.thresholds import ALPHA, SUSPECT_CELL_P
 
 Change = Literal[
@@ -72,10 +54,10 @@ class VariantComparison:
     """One variant compared with its base, over the `cells` that both sides have graded runs of.
 
     Rates are means over these cells, of the runs that `p` tests: the planned ones and, with
-    `further_rounds`, those, too, against the newest `pooled_reports` of the base. `newest_p` is
-    against the newest report alone; `adjusted_p` is that of both that decides, and allows for the
-    number of variants; `adjusted_p_of_rest` is the same without the cells that regressed by
-    themselves. All of them allow for the `overdispersion` of the base's reports.
+    `further_rounds`, those, too, against the newest `pooled_reports` of the base. `adjusted_p`
+    allows for the number of variants, and both for the `overdispersion` of the base's reports. A
+    variant that `fell` passes less often as a whole: only where nothing of it is named, unless the
+    gate allows that.
     `base_provider` and `base_prompt` name the variant that it was compared with.
     """
 
@@ -90,9 +72,8 @@ class VariantComparison:
     further_rounds: bool = False
     overdispersion: float = 1.0
     p: Share
-    newest_p: Share
     adjusted_p: Share
-    adjusted_p_of_rest: Share
+    fell: bool
     differences: Differences
 
     @property
@@ -102,11 +83,6 @@ class VariantComparison:
     @property
     def base_variant(self) -> Variant:
         return Variant(self.base_provider, self.base_prompt)
-
-    @property
-    def newest_decides(self) -> bool:
-        """Return True if the newest report of the base is what keeps it from being worse."""
-        return self.newest_p / NEWEST_ALONE > self.p
 
     @property
     def renamed(self) -> bool:
@@ -121,12 +97,12 @@ class Comparison:
     It has every variant that both have, and every cell that either has; `cases` are those that got
     worse over their variants, `tags` all that some cells have, the surest drop first. `usual_runs`
     is the number of planned runs that most of the tested cells have, 0 if none was tested;
-    `confirmed` are the suspects that may be named, for they ran again as often as planned;
+    `confirmed` are the suspects that may be named, for they ran again as often as that takes;
     `unconfirmed` is the number of those that did not while others did, because they are too many.
     """
 
     baseline: Baseline
-    confirm_runs: ConfirmRuns
+    confirm_runs: int
     usual_runs: int
     alpha: float
     variants: tuple[VariantComparison, ...]
@@ -252,15 +228,11 @@ class Comparison:
         chosen.sort(key=lambda cell: 1.0 if cell.p is None else cell.p)
         return tuple(chosen)
 
-    def worse_variants(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
-        """Yield the variants that are worse as a whole, the surest first.
-
-        With `beyond_regressions`, those that are so even without the cells that regressed.
-        """
-        for variant in sorted(self.variants, key=lambda variant: variant.adjusted_p):
-            p = variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p
-            if p <= self.alpha:
-                yield variant
+    def worse_variants(self) -> Sequence[VariantComparison]:
+        """Return the variants that are worse as a whole, the surest first."""
+        fallen = [variant for variant in self.variants if variant.fell]
+        fallen.sort(key=lambda variant: variant.adjusted_p)
+        return fallen
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +258,9 @@ def compare(
     head: Sequence[ReportedCell],
     base: Baseline,
     *,
-    confirm_runs: ConfirmRuns,
+    confirm_runs: int,
     alpha: float = ALPHA,
+    max_regressions: int = 0,
     is_selection: bool = False,
 ) -> Comparison:
     """Compare a report with a baseline.
@@ -299,60 +272,35 @@ def compare(
     Args:
         head: the cells of the report.
         base: the baseline.
-        confirm_runs: how often suspects were to be run again; they are not named before they were.
-            With 0, the planned runs decide.
+        confirm_runs: how many runs name a candidate. With 0, nothing is named.
         alpha: the accepted chance of a false alarm, in (0, 1).
+        max_regressions: how many cases may regress before the gate is red.
         is_selection: the report is of a part of its suite, so that what only the base has was not
             removed.
     """
     if is_selection:
         base = base.restrict_to({cell.key[0] for cell in head})
-    matching = match_cells(head, base)
-    failed = failed_confirmations(matching)
-    if failed:
-        kept = [
-            cell.without_confirmation() if cell.head.variant in failed else cell
-            for cell in matching.cells
-        ]
-        matching = replace(matching, cells=kept)
-    matched = matching.cells
-    cases = match_cases(matching)
-    chosen = choose_suspects(matching, cases, confirm_runs, alpha)
-    repeats = {id_: case.runs for id_, case in chosen.cases.items()}
-    worse_cases = compare_cases(cases, repeats, alpha)
-    nameable = _nameable(matched, chosen, confirm_runs)
-    cells = _compare_cells(matched, nameable, worse_cases, alpha)
+    matching = without_failed_repeats(match_cells(head, base))
+    found = HistoryOnly(matching, confirm_runs, alpha, max_regressions)
+    confirmed = frozenset(cell.head.key for cell in found.confirmed)
+    for case in found.named_cases:
+        confirmed |= {cell.head.key for cell in matching.cells if cell.head.key[0] == case}
     unconfirmed = 0
-    if nameable:
-        suspects = [cell for cell in matched if cell.suspicious]
-        unconfirmed = len(suspects) - len(nameable)
+    if confirmed:
+        suspicious = sum(cell.suspicious for cell in matching.cells)
+        unconfirmed = suspicious - len(found.suspects)
     return Comparison(
-        baseline=matching.base,
+        baseline=base,
         confirm_runs=confirm_runs,
-        usual_runs=_commonest([cell.head.planned.graded for cell in matched]),
+        usual_runs=_commonest([cell.head.planned.graded for cell in matching.cells]),
         alpha=alpha,
-        variants=_compare_variants(matching, cells, alpha),
-        cells=(*cells, *matching.rest),
-        cases=tuple(worse_cases.values()),
+        variants=tuple(_compare_variants(matching, found)),
+        cells=(*_compare_cells(found), *matching.rest),
+        cases=tuple(found.named_cases.values()),
         tags=tuple(compare_tags(matching)),
-        confirmed=nameable,
+        confirmed=confirmed,
         unconfirmed=unconfirmed,
     )
-
-
-def unnamable_suspects(comparison: Comparison) -> Sequence[CellComparison]:
-    """Return the suspects that `confirm_runs: auto` cannot name.
-
-    The base has too few runs of them.
-    """
-    if comparison.confirm_runs != "auto":
-        return ()
-    runs, cells, alpha = comparison.usual_runs, comparison.compared, comparison.alpha
-    return [
-        cell
-        for cell in comparison.select("suspect")
-        if runs_to_confirm(runs, cell.base.graded, cells, alpha) is None
-    ]
 
 
 def _commonest(numbers: Sequence[int]) -> int:
@@ -364,160 +312,76 @@ def _commonest(numbers: Sequence[int]) -> int:
     return min(number for number, count in counts.items() if count == most)
 
 
-def _nameable(
-    matched: Sequence[MatchedCell], chosen: Confirmation, confirm_runs: ConfirmRuns
-) -> frozenset[CellKey]:
-    """Return the suspects that may be named: those chosen for it and run again as often.
-
-    Others may have been run again, too, for a variant in doubt; of more suspects, more would be
-    named by chance. All may be named if the planned runs decide.
-    """
-    nameable = set()
-    for cell in matched:
-        is_chosen = cell.head.key in chosen.suspects or cell.head.key[0] in chosen.cases
-        is_confirmed = cell.head.confirmed or confirm_runs == 0
-        if cell.suspicious and is_chosen and is_confirmed:
-            nameable.add(cell.head.key)
-    return frozenset(nameable)
-
-
-def _compare_cells(
-    matched: Sequence[MatchedCell],
-    nameable: frozenset[CellKey],
-    worse_cases: Mapping[str, CaseComparison],
-    alpha: float,
-) -> list[CellComparison]:
-    """Classify each cell by its tests.
-
-    Of a case that is worse over its variants, only the surest cell counts among the others: the
-    case has been named already.
-    """
-    adjusted_drops = benjamini_hochberg(_named_drops(matched, nameable, worse_cases))
-    adjusted_rises = benjamini_hochberg([cell.rise for cell in matched])
-    compared = []
-    for cell, drop, rise in zip(matched, adjusted_drops, adjusted_rises, strict=True):
-        case, provider, prompt = cell.head.key
-        p, adjusted_p = cell.drop, drop
-        rose = rise <= alpha and cell.runs.rate > cell.pooled.rate
+def _compare_cells(found: Confirmation) -> Iterator[CellComparison]:
+    """Classify each cell by its tests."""
+    cells = found.matching.cells
+    adjusted_rises = benjamini_hochberg([cell.rise for cell in cells])
+    for cell, adjusted_rise in zip(cells, adjusted_rises, strict=True):
+        p, adjusted_p = found.drops.get(cell.head.key, (cell.drop, 1.0))
+        rose = adjusted_rise <= found.alpha and cell.runs.rate > cell.pooled.rate
         if rose:
-            p, adjusted_p = cell.rise, rise
-        kind = _classify(cell, drop, alpha, rose=rose)
-        if case in worse_cases and _shows(cell, worse_cases[case]):
-            kind = "regressed"
-        compared.append(
-            CellComparison(
-                case=case,
-                provider=provider,
-                prompt=prompt,
-                kind=kind,
-                head=cell.runs,
-                base=cell.pooled,
-                base_reports=cell.base.history.pooled_reports,
-                p=p,
-                adjusted_p=adjusted_p,
-                renamed_from=cell.renamed_from,
-                critical=cell.head.critical,
-                by_main=cell.head.by_main,
-            )
+            p, adjusted_p = cell.rise, adjusted_rise
+        case, provider, prompt = cell.head.key
+        yield CellComparison(
+            case=case,
+            provider=provider,
+            prompt=prompt,
+            kind=_classify(cell, is_named=found.is_named(cell), rose=rose),
+            head=cell.runs,
+            base=cell.pooled,
+            base_reports=cell.base.history.pooled_reports,
+            p=p,
+            adjusted_p=adjusted_p,
+            renamed_from=cell.renamed_from,
+            critical=cell.head.critical,
+            by_main=cell.head.by_main,
         )
-    return compared
 
 
-def _named_drops(
-    matched: Sequence[MatchedCell],
-    nameable: frozenset[CellKey],
-    worse_cases: Mapping[str, CaseComparison],
-) -> list[float]:
-    """Return the p-value of each cell's drop; 1 where the drop may not be named by itself."""
-    drops = []
-    surest: dict[str, int] = {}
-    for number, cell in enumerate(matched):
-        case = cell.head.case.id
-        drop = 1.0
-        if cell.head.key in nameable:
-            drop = cell.drop
-        drops.append(drop)
-        if case not in surest or drop < drops[surest[case]]:
-            surest[case] = number
-    for number, cell in enumerate(matched):
-        case = cell.head.case.id
-        if case in worse_cases and number != surest[case]:
-            drops[number] = 1.0
-    return drops
-
-
-def _shows(cell: MatchedCell, case: CaseComparison) -> bool:
-    """Return True for a cell that shows what its case shows over all variants.
-
-    If it takes all variants together, every cell does that is below its base.
-    """
-    if case.variants:
-        return cell.head.variant in case.variants
-    return cell.runs.rate < cell.pooled.rate
-
-
-def _classify(cell: MatchedCell, adjusted_drop: float, alpha: float, *, rose: bool) -> CellKind:
-    """Return what a cell is. A name must show against the recent pool by itself, too."""
+def _classify(cell: MatchedCell, *, is_named: bool, rose: bool) -> CellKind:
+    if is_named:
+        return "regressed"
     head, base = cell.runs, cell.pooled
-    if cell.suspicious and head.rate < base.rate:
-        if adjusted_drop <= alpha and fisher_lower(*head, *cell.base.history.recent) <= alpha:
-            return "regressed"
-        if cell.drop <= SUSPECT_CELL_P:
-            return "suspect"
-    if rose and fisher_upper(*head, *cell.base.history.recent) <= alpha:
+    if cell.suspicious and head.rate < base.rate and cell.drop <= SUSPECT_CELL_P:
+        return "suspect"
+    if rose:
         return "fixed"
     if head.is_mixed or base.is_mixed:
         return "flaky"
     return "unchanged"
 
 
-def _compare_variants(
-    matching: Matching, cells: Sequence[CellComparison], alpha: float
-) -> tuple[VariantComparison, ...]:
-    """Test every variant that has cells to compare.
+def _compare_variants(matching: Matching, found: Confirmation) -> Iterator[VariantComparison]:
+    """Compare every variant that has cells to compare.
 
     Runs that confirm suspects take no part, as they were chosen for their results; further rounds
     of all cells do.
     """
-    regressed = {cell.key for cell in cells if cell.kind == "regressed"}
-    falls, falls_of_rest = [], []
-    for variant, chosen in matching.by_variant.items():
-        overdispersion = matching.overdispersion(variant)
-        found = found_of_rest = variant_fall(chosen, overdispersion)
-        others = [cell for cell in chosen if cell.head.key not in regressed]
-        if len(others) < len(chosen):
-            found_of_rest = variant_fall(others, overdispersion)
-        falls.append(found)
-        falls_of_rest.append(found_of_rest)
-    adjusted = holm([found.decisive_p for found in falls])
-    adjusted_of_rest = holm([found.decisive_p for found in falls_of_rest])
-    compared = []
-    for number, (variant, chosen) in enumerate(matching.by_variant.items()):
-        found = falls[number]
+    for variant, fall in found.falls.items():
+        chosen = matching.by_variant[variant]
         base = matching.variants[variant]
-        compared.append(
-            VariantComparison(
-                provider=variant.provider,
-                prompt=variant.prompt,
-                base_provider=base.provider,
-                base_prompt=base.prompt,
-                cells=len(chosen),
-                head_rate=fmean([passed / graded for passed, graded, _, _ in found.tables]),
-                base_rate=fmean([passed / graded for _, _, passed, graded in found.tables]),
-                pooled_reports=found.reports,
-                further_rounds=found.further_rounds,
-                overdispersion=matching.overdispersion(variant),
-                p=found.p,
-                newest_p=found.newest_p,
-                adjusted_p=adjusted[number],
-                adjusted_p_of_rest=adjusted_of_rest[number],
-                differences=differences(
-                    found.tables,
-                    [cell.head.per_run for cell in chosen],
-                    [cell.base.per_run for cell in chosen],
-                    1 - alpha,
-                    matching.overdispersion(variant),
-                ),
-            )
+        tables = fall.against_history.tables
+        if len(tables) < len(chosen):
+            chosen = found.tested_variants[variant]
+        yield VariantComparison(
+            provider=variant.provider,
+            prompt=variant.prompt,
+            base_provider=base.provider,
+            base_prompt=base.prompt,
+            cells=len(chosen),
+            head_rate=fmean([passed / graded for passed, graded, _, _ in tables]),
+            base_rate=fmean([passed / graded for _, _, passed, graded in tables]),
+            pooled_reports=fall.against_history.reports,
+            further_rounds=fall.against_history.further_rounds,
+            overdispersion=matching.overdispersion(variant),
+            p=fall.against_history.p,
+            adjusted_p=fall.adjusted_p,
+            fell=fall.fell,
+            differences=differences(
+                tables,
+                [cell.head.per_run for cell in chosen],
+                [cell.base.per_run for cell in chosen],
+                1 - found.alpha,
+                matching.overdispersion(variant),
+            ),
         )
-    return tuple(compared)

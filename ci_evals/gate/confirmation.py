@@ -1,206 +1,364 @@
-"""Runs beyond the plan: which suspects are confirmed, and which variants get further rounds."""
+"""Runs beyond the plan, step by step: what must be run next, and what all runs so far have shown.
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from math import ceil, comb
-from typing import NamedTuple
+A suspect runs again a few times, and only one that still looks worse gets the runs that name it. A
+variant in doubt gets further rounds of all its cells, once the names are settled.
+"""
 
-from ci_evals.gate.baseline import Baseline, ReportedCell
-from ci_evals.gate.cases import MatchedCase, match_cases
-from ci_evals.gate.cells import MatchedCell, Matching, match_cells
-from ci_evals.gate.falls import IN_DOUBT, planned_fall
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Literal, NamedTuple
+
+from ci_evals.gate.baseline import add_tallies
+from ci_evals.gate.cases import CaseComparison, MatchedCase, match_cases
+from ci_evals.gate.cells import MatchedCell, Matching
+from ci_evals.gate.falls import Fall
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.rules import ConfirmRuns
-from ci_evals.stats.exact_tests import stratified_lower
+from ci_evals.model.report import Tally
+from ci_evals.stats.exact_tests import benjamini_hochberg, fisher_lower, holm
 from ci_evals.stats.thresholds import (
-    ALPHA,
-    FURTHER_ROUNDS,
-    MAX_CONFIRMED_CELLS,
-    MAX_CONFIRMED_SHARE,
+    CANDIDATE_FEW_RUNS_P,
+    CANDIDATE_P,
+    FEW_BASE_RUNS,
+    MAX_SUSPECTS,
+    MAX_SUSPECTS_SHARE,
+    SUSPECT_RUNS,
 )
 
-USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
-FAILED_CONFIRMATION = 0.05
-"""The repeats of suspects do not count if they are worse than their planned runs at this level."""
-FAILED_ROUNDS = 0.001
-"""Further runs do not count if they are worse than the planned runs of all cells at this level."""
 
-
-class RepeatedCase(NamedTuple):
-    """A suspect over its variants: each of its cells runs again as often."""
-
-    keys: Sequence[CellKey]
-    runs: int
-
-
-class Confirmation(NamedTuple):
-    """The runs to make beyond the plan, before anything is named.
+class Wanted(NamedTuple):
+    """The runs beyond the plan that a step takes of a cell.
 
     Args:
-        suspects: how often each cell that is a suspect by itself runs again.
-        cases: the cases that are suspects over their variants.
-        doubts: the cells of each variant in doubt: all run `FURTHER_ROUNDS` times again, of which a
-            suspect's first runs are part.
+        again: those that tell suspects from candidates, or variants that would be red from others.
+        deciding: those that name a candidate.
     """
 
-    suspects: Mapping[CellKey, int] = {}
-    cases: Mapping[str, RepeatedCase] = {}
-    doubts: Mapping[Variant, Sequence[CellKey]] = {}
+    again: int
+    deciding: int = 0
+
+
+class FurtherRuns(NamedTuple):
+    """Runs to make next, before more can be said.
+
+    Args:
+        why: what they are for.
+        runs: how often each cell runs again.
+        cells: the suspects or candidates that they are for.
+        cases: the same of cases over their variants.
+        variants: the variants in doubt, all cells of which run again.
+    """
+
+    why: Literal["suspects", "candidates", "doubt"]
+    runs: Mapping[CellKey, int]
+    cells: Sequence[CellKey] = ()
+    cases: Sequence[str] = ()
+    variants: Sequence[Variant] = ()
+
+
+class VariantFall(NamedTuple):
+    """The test of a variant as a whole.
+
+    Args:
+        against_history: the test against the reports of the base branch.
+        adjusted_p: its p-value, adjusted for the number of variants.
+        fell: the variant passes less often than the base branch.
+    """
+
+    against_history: Fall
+    adjusted_p: float
+    fell: bool
+
+
+@dataclass(frozen=True)
+class Confirmation(ABC):
+    """What all runs so far have shown about suspects, and about variants in doubt.
+
+    Args:
+        matching: the cells of both sides.
+        confirm_runs: the number of runs that name a candidate; with 0, nothing runs again, and
+            nothing is named.
+        alpha: the accepted chance of a false alarm.
+        max_regressions: as long as no more cases are named, variants are tested without these.
+        is_whole: the cells are those of the whole suite; cases and variants can't be judged by a
+            part of them.
+    """
+
+    matching: Matching
+    confirm_runs: int
+    alpha: float
+    max_regressions: int = 0
+    is_whole: bool = True
+
+    # The next runs.
+
+    def next_runs(self) -> FurtherRuns | None:
+        """Return the runs to make next; None if there are none."""
+        if not self.confirm_runs:
+            return None
+        for step in self.steps():
+            if step.runs:
+                return step
+        return None
+
+    def steps(self) -> Iterator[FurtherRuns]:
+        """Yield the steps in order, each with the runs that it still lacks."""
+        yield self._repeat_suspects()
+        yield self._confirm_cases()
+        yield self._confirm_cells()
+        if self.is_whole:
+            yield from self.test_variants()
+
+    def _repeat_suspects(self) -> FurtherRuns:
+        wanted = {cell.head.key: Wanted(SUSPECT_RUNS) for cell in self.suspects}
+        for case in self.suspect_cases:
+            for cell in case.cells:
+                wanted.setdefault(cell.head.key, Wanted(_runs_of_suspect_case(case)))
+        return FurtherRuns(
+            "suspects",
+            self.missing_runs(wanted),
+            cells=[cell.head.key for cell in self.suspects],
+            cases=[case.id for case in self.suspect_cases],
+        )
+
+    def _confirm_cases(self) -> FurtherRuns:
+        wanted = {}
+        for case in self.candidate_cases:
+            for cell in case.cells:
+                wanted[cell.head.key] = self.wanted_of_case(case)
+        cases = [case.id for case in self.candidate_cases]
+        return FurtherRuns("candidates", self.missing_runs(wanted), cases=cases)
+
+    def _confirm_cells(self) -> FurtherRuns:
+        wanted = {cell.head.key: self.wanted_of_cell for cell in self.candidates}
+        return FurtherRuns("candidates", self.missing_runs(wanted), cells=list(wanted))
 
     @property
-    def runs(self) -> Mapping[CellKey, int]:
-        """The number of further runs of each cell."""
-        runs = dict(self.suspects)
-        for case in self.cases.values():
-            for key in case.keys:
-                runs[key] = max(case.runs, runs.get(key, 0))
-        for keys in self.doubts.values():
-            for key in keys:
-                runs[key] = max(FURTHER_ROUNDS, runs.get(key, 0))
-        return runs
+    def wanted_of_cell(self) -> Wanted:
+        """The runs that name a cell."""
+        return Wanted(SUSPECT_RUNS, self.confirm_runs)
+
+    def wanted_of_case(self, case: MatchedCase) -> Wanted:
+        """Return the runs that name a case, on each of its variants."""
+        deciding = ceil(2 * self.confirm_runs / len(case.cells))
+        return Wanted(_runs_of_suspect_case(case), deciding)
+
+    @abstractmethod
+    def test_variants(self) -> Iterator[FurtherRuns]:
+        """Yield the steps that variants as a whole take."""
+
+    @abstractmethod
+    def missing_runs(self, wanted: Mapping[CellKey, Wanted]) -> Mapping[CellKey, int]:
+        """Return how many runs each cell lacks; cells that lack none are left out."""
+
+    # Names.
+
+    @cached_property
+    def cases(self) -> Sequence[MatchedCase]:
+        """The cases that are compared over several variants."""
+        return match_cases(self.matching) if self.is_whole else ()
+
+    @cached_property
+    def suspects(self) -> Sequence[MatchedCell]:
+        """The cells that run again: critical ones first, then those least likely by chance."""
+        if not self.confirm_runs:
+            return ()
+        found = [cell for cell in self.matching.cells if cell.suspicious]
+        found.sort(key=lambda cell: (not cell.head.critical, cell.p))
+        return found[: _most_suspects(len(self.matching.cells))]
+
+    @cached_property
+    def suspect_cases(self) -> Sequence[MatchedCase]:
+        """The cases that run again on every variant, in the same order."""
+        if not self.confirm_runs:
+            return ()
+        found = [case for case in self.cases if case.suspicious]
+        found.sort(key=lambda case: (not case.critical, case.planned_p))
+        return found[: _most_suspects(len(self.cases))]
+
+    @cached_property
+    def candidate_cases(self) -> Sequence[MatchedCase]:
+        """The suspect cases that still look worse after they ran again."""
+        found = []
+        for case in self.suspect_cases:
+            wanted = Wanted(_runs_of_suspect_case(case))
+            runs = self._runs_of_case(case, wanted)
+            if runs is not None and case.p(runs, case.pooled) <= CANDIDATE_P:
+                found.append(case)
+        return found
+
+    @cached_property
+    def candidates(self) -> Sequence[MatchedCell]:
+        """The suspect cells that still look worse after they ran again, unless their case is named.
+
+        Of a base with few runs, no cell can look much worse yet.
+        """
+        found = []
+        for cell in self.suspects:
+            runs = self.runs(cell, Wanted(SUSPECT_RUNS))
+            if runs is None or cell.head.key[0] in self.named_cases:
+                continue
+            level = CANDIDATE_P
+            if cell.pooled.graded < FEW_BASE_RUNS:
+                level = CANDIDATE_FEW_RUNS_P
+            is_lower = runs.rate < cell.pooled.rate
+            if is_lower and fisher_lower(*runs, *cell.pooled) <= level:
+                found.append(cell)
+        return found
+
+    @cached_property
+    def confirmed(self) -> Sequence[MatchedCell]:
+        """The candidates that have all the runs that a name takes."""
+        return [
+            cell for cell in self.candidates if self.runs(cell, self.wanted_of_cell) is not None
+        ]
+
+    @cached_property
+    def named_cases(self) -> Mapping[str, CaseComparison]:
+        """The cases that got worse over their variants."""
+        tested: dict[str, tuple[Sequence[Tally], Sequence[Tally], float]] = {}
+        for case in self.candidate_cases:
+            wanted = self.wanted_of_case(case)
+            runs = self._runs_of_case(case, wanted)
+            if runs is not None:
+                base = [self.base(cell, wanted) for cell in case.cells]
+                tested[case.id] = runs, base, case.p(runs, base)
+        if not tested:
+            return {}
+        ps = [tested[case.id][2] if case.id in tested else 1.0 for case in self.cases]
+        adjusted = dict(zip([case.id for case in self.cases], holm(ps), strict=True))
+        confirmed = [case for case in self.candidate_cases if case.id in tested]
+        shown = self.shown_cases(confirmed)
+        named = {}
+        for case in confirmed:
+            head, before, p = tested[case.id]
+            if adjusted[case.id] <= self.alpha and p < 1 and case.id in shown:
+                named[case.id] = CaseComparison(
+                    case=case.id,
+                    head=add_tallies(head),
+                    base=add_tallies(before),
+                    cells=len(case.cells),
+                    variants=tuple(_variants_that_show_it(case, head, before, self.alpha)),
+                    p=p,
+                    adjusted_p=adjusted[case.id],
+                )
+        return named
+
+    @cached_property
+    def drops(self) -> Mapping[CellKey, tuple[float, float]]:
+        """The p-value of each candidate's drop, and the same adjusted for the number of cells.
+
+        Other cells count as 1 there, as do those of a case that is named.
+        """
+        ps = {cell.head.key: 1.0 for cell in self.matching.cells}
+        for cell in self.confirmed:
+            runs = self.runs(cell, self.wanted_of_cell)
+            base = self.base(cell, self.wanted_of_cell)
+            if runs is not None and runs.rate < base.rate:
+                ps[cell.head.key] = fisher_lower(*runs, *base)
+        adjusted = benjamini_hochberg(list(ps.values()))
+        by_key = dict(zip(ps, adjusted, strict=True))
+        return {
+            cell.head.key: (ps[cell.head.key], by_key[cell.head.key]) for cell in self.confirmed
+        }
+
+    @cached_property
+    def named_cells(self) -> frozenset[CellKey]:
+        """The cells that got worse by themselves."""
+        shown = self.shown_cells(self.confirmed)
+        return frozenset(
+            key
+            for key, (p, adjusted_p) in self.drops.items()
+            if p < 1 and adjusted_p <= self.alpha and key in shown
+        )
+
+    def _runs_of_case(self, case: MatchedCase, wanted: Wanted) -> Sequence[Tally] | None:
+        """Return the runs of each cell; None if one of them lacks its wanted ones."""
+        found: list[Tally] = []
+        for cell in case.cells:
+            runs = self.runs(cell, wanted)
+            if runs is None:
+                return None
+            found.append(runs)
+        return found
+
+    @abstractmethod
+    def runs(self, cell: MatchedCell, wanted: Wanted) -> Tally | None:
+        """Return the planned runs of a cell with the wanted ones.
+
+        None if it lacks some, or if none of these were graded.
+        """
+
+    @abstractmethod
+    def base(self, cell: MatchedCell, wanted: Wanted) -> Tally:
+        """Return the runs of the base branch that these are compared with."""
+
+    @abstractmethod
+    def shown_cases(self, cases: Sequence[MatchedCase]) -> Collection[str]:
+        """Return those of the confirmed cases whose drop shows in a second test, too."""
+
+    @abstractmethod
+    def shown_cells(self, cells: Sequence[MatchedCell]) -> Collection[CellKey]:
+        """Return those of the confirmed cells whose drop shows in a second test, too."""
+
+    # Variants.
+
+    @cached_property
+    def names_are_allowed(self) -> bool:
+        """Return True if the gate allows all names, so that they don't make it red."""
+        named = {key[0] for key in self.named_cells}.union(self.named_cases)
+        critical = {cell.head.key[0] for cell in self.matching.cells if cell.head.critical}
+        return len(named) <= self.max_regressions and not named & critical
+
+    @cached_property
+    def tested_variants(self) -> Mapping[Variant, Sequence[MatchedCell]]:
+        """The variants that are tested as a whole, each with its cells.
+
+        Where something of a variant is named, it is red anyway; where the gate allows that, its
+        other cells are tested.
+        """
+        tested = {}
+        for variant, cells in self.matching.by_variant.items():
+            others = [cell for cell in cells if not self.is_named(cell)]
+            if len(others) == len(cells) or (self.names_are_allowed and others):
+                tested[variant] = others
+        return tested
+
+    def is_named(self, cell: MatchedCell) -> bool:
+        """Return True for a cell that got worse by itself, or that shows what its case shows.
+
+        If it takes all variants of a case together, every cell shows it that is below its base.
+        """
+        case = self.named_cases.get(cell.head.key[0])
+        if case is None:
+            return cell.head.key in self.named_cells
+        if case.variants:
+            return cell.head.variant in case.variants
+        return cell.runs.rate < cell.pooled.rate
+
+    @property
+    @abstractmethod
+    def falls(self) -> Mapping[Variant, VariantFall]:
+        """The test of each variant as a whole."""
 
 
-def plan_confirmation(
-    head: Sequence[ReportedCell],
-    base: Baseline,
-    confirm_runs: ConfirmRuns,
-    alpha: float = ALPHA,
-    *,
-    is_whole: bool = True,
-) -> Confirmation:
-    """Plan the runs that confirm suspects, and the further rounds of variants in doubt.
-
-    Arguments are those of `compare`. If the cells are not those of the whole suite, only they are
-    suspects: cases and variants can't be judged by a part of their cells.
-    """
-    if confirm_runs == 0:
-        return Confirmation()
-    matching = match_cells(head, base)
-    if not is_whole:
-        return choose_suspects(matching, (), confirm_runs, alpha)
-    doubts = {}
-    for variant, cells in matching.by_variant.items():
-        planned = planned_fall(cells, matching.overdispersion(variant))
-        if planned.decisive_p <= IN_DOUBT:
-            doubts[variant] = [cell.head.key for cell in cells]
-    cases = match_cases(matching)
-    return choose_suspects(matching, cases, confirm_runs, alpha)._replace(doubts=doubts)
+def _runs_of_suspect_case(case: MatchedCase) -> int:
+    """Return how often each cell of a suspect case runs again."""
+    return ceil(SUSPECT_RUNS / len(case.cells))
 
 
-def choose_suspects(
-    matching: Matching, cases: Sequence[MatchedCase], confirm_runs: ConfirmRuns, alpha: float
-) -> Confirmation:
-    """Choose what runs again before it may be named, and how often.
-
-    Cases that are suspects over their variants come first, then cells that are suspects by
-    themselves, as long as the runs last: as many as the most cells that may be confirmed would
-    take. Critical ones come before others, then those least likely by chance.
-    """
-    usual = USUAL_CONFIRM_RUNS
-    if confirm_runs != "auto":
-        usual = confirm_runs
-    share = int(MAX_CONFIRMED_SHARE * len(matching.cells))
-    room = usual * max(MAX_CONFIRMED_CELLS, share)
-    chosen_cases = _choose_cases(cases, usual, room)
-    room -= sum(case.runs * len(case.keys) for case in chosen_cases.values())
-
-    suspicious = [cell for cell in matching.cells if cell.suspicious]
-    suspicious.sort(key=lambda cell: (not cell.head.critical, cell.p))
-    suspects_of = Counter(cell.head.key[0] for cell in suspicious)
-    chosen: dict[CellKey, int] = {}
-    for cell in suspicious:
-        name = cell.head.key[0]
-        runs_of_case = 0
-        if name in chosen_cases:
-            if suspects_of[name] > 1:
-                continue  # these name the case together
-            runs_of_case = chosen_cases[name].runs
-        more = usual - runs_of_case
-        if more > room:
-            break
-        room -= more
-        chosen[cell.head.key] = usual
-        if confirm_runs == "auto":
-            chosen[cell.head.key] = _runs_of(cell, matching, alpha, several=bool(cases))
-    return Confirmation(chosen, chosen_cases)
+def _most_suspects(number: int) -> int:
+    """Return how many of so many cells, or cases, may run again."""
+    return max(MAX_SUSPECTS, int(MAX_SUSPECTS_SHARE * number))
 
 
-def _choose_cases(
-    cases: Sequence[MatchedCase], usual: int, room: int
-) -> Mapping[str, RepeatedCase]:
-    """Choose the suspects over all variants, each with the same number of runs on each of them.
-
-    If these do not fit into `room` runs, every case gets fewer, but at least as many as make the
-    usual number over all its variants.
-    """
-    suspicious = [case for case in cases if case.suspicious]
-    suspicious.sort(key=lambda case: (not case.critical, case.planned_p))
-    cells = sum(len(case.cells) for case in suspicious)
-    runs = usual
-    if cells * usual > room:
-        widest = max(len(case.cells) for case in suspicious)
-        runs = max(room // cells, ceil(usual / widest))
-    chosen = {}
-    for case in suspicious:
-        room -= runs * len(case.cells)
-        if room < 0:
-            break
-        chosen[case.id] = RepeatedCase([cell.head.key for cell in case.cells], runs)
-    return chosen
-
-
-def _runs_of(cell: MatchedCell, matching: Matching, alpha: float, *, several: bool) -> int:
-    """Return how often a suspect is run again where the number follows from what naming it takes.
-
-    Where no number can name it alone, several cells of as many variants may still be named
-    together, if they get the most runs.
-    """
-    planned, pooled = cell.head.planned.graded, cell.pooled.graded
-    runs = runs_to_confirm(planned, pooled, len(matching.cells), alpha)
-    if runs is not None:
-        return runs
-    if several and cell.p <= alpha:
-        return MOST_CONFIRM_RUNS
-    return USUAL_CONFIRM_RUNS
-
-
-def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = ALPHA) -> int | None:
-    """Return how many further runs name a case that always fails and never did before.
-
-    The chance that all failures of `base + head` runs are the head's is 1 in `base + head` over
-    `base`, and it is to be at most `alpha / cells`, so that Benjamini and Hochberg's procedure
-    rejects it alone. None if that takes too many.
-
-    Args:
-        planned: its planned runs.
-        base: its runs in the baseline.
-        cells: the number of cells that are compared.
-        alpha: the accepted chance of a false alarm.
-    """
-    for further in range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1):
-        if comb(base + planned + further, base) * alpha >= cells:
-            return further
-    return None
-
-
-def failed_confirmations(matching: Matching) -> frozenset[Variant]:
-    """Return the variants whose further runs are worse than the planned runs of the same cells.
-
-    Suspects are chosen for bad planned runs, so their repeats are better if anything; worse ones
-    are an outage. Cells that are no suspects tell less, and need to be worse by more.
-    """
-    found = set()
-    for variant, cells in matching.by_variant.items():
-        suspicious = [cell for cell in cells if cell.suspicious]
-        if (
-            _p_of_repeats(suspicious) <= FAILED_CONFIRMATION
-            or _p_of_repeats(cells) <= FAILED_ROUNDS
-        ):
-            found.add(variant)
-    return frozenset(found)
-
-
-def _p_of_repeats(cells: Iterable[MatchedCell]) -> float:
-    """Return the p-value for "the repeats are worse than the planned runs"."""
-    return stratified_lower((*cell.head.confirming, *cell.head.planned) for cell in cells)
+def _variants_that_show_it(
+    case: MatchedCase, runs: Sequence[Tally], base: Sequence[Tally], alpha: float
+) -> Iterator[Variant]:
+    """Yield the variants on which the case is worse by itself, before any adjustment."""
+    for cell, mine, theirs in zip(case.cells, runs, base, strict=True):
+        if mine.rate < theirs.rate and fisher_lower(*mine, *theirs) <= alpha:
+            yield cell.head.variant

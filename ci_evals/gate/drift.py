@@ -24,7 +24,7 @@ from ci_evals.gate.baseline import (
     report_ref,
 )
 from ci_evals.gate.cells import Matching, base_keys, match_cells
-from ci_evals.gate.falls import variant_fall
+from ci_evals.gate.falls import planned_fall
 from ci_evals.gate.outages import has_collapsed, is_outage, unanswered_runs
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
@@ -163,23 +163,26 @@ class _FurtherReport:
         return runs
 
     def _has_collapsed(self, variant: Variant) -> bool:
-        """Return True if a variant's runs look like an outage, and like no mere loss."""
+        """Return True if a variant's runs look like an outage, and like no mere loss.
+
+        It is held against the report before it alone: after a loss, that one has it, too.
+        """
         if self.matching is None:
             return False
         cells = self.matching.by_variant.get(variant, ())
         planned = {number: cell.head.planned for number, cell in enumerate(cells)}
-        history = {number: cell.base.history.tally for number, cell in enumerate(cells)}
+        newest = {number: cell.base.history.newest(1) for number, cell in enumerate(cells)}
         passed_somewhere = any(cell.planned.passed for cell in self.head)
-        if not has_collapsed(planned, history):
+        if not has_collapsed(planned, newest):
             return False
-        return is_outage(planned, [history], known_to_pass=passed_somewhere)
+        return is_outage(planned, [newest], known_to_pass=passed_somewhere)
 
     def fell(self, variant: Variant) -> bool:
         """Return True if a variant is by itself below its own baseline, as a whole."""
         if self.matching is None or variant not in self.matching.by_variant:
             return False
         cells = self.matching.by_variant[variant]
-        return variant_fall(cells, self.matching.overdispersion(variant)).decisive_p <= self.alpha
+        return planned_fall(cells, self.matching.overdispersion(variant)).p <= self.alpha
 
 
 def _sums_of(cell: ReportedCell, known: Mapping[CellKey, DriftCell]) -> DriftCell:

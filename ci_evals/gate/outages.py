@@ -1,4 +1,4 @@
-"""Outages: planned runs of a report that failed as one, and base reports that collapsed."""
+"""Outages: a round of a report that failed as one, and reports of the base branch."""
 
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -17,8 +17,6 @@ from ci_evals.gate.baseline import (
     add_tallies,
     group_by_variant,
 )
-from ci_evals.gate.cells import MatchedCell, match_cells
-from ci_evals.gate.falls import fall, planned_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
@@ -30,11 +28,6 @@ from ci_evals.stats.thresholds import (
     OUTAGE_REPORT_P,
     PASSLESS_REPORT_P,
 )
-
-NO_DROP = 0.01
-"""Repeats with a higher p show no drop."""
-RECOVERY = 0.05
-"""Repeats are better than the planned runs of the same cells with a p at or below this."""
 
 
 class FailedRound(NamedTuple):
@@ -90,58 +83,6 @@ def worst_round(by_cell: Sequence[Mapping[int, bool]]) -> FailedRound | None:
     if least * len(rounds) > FAILED_ROUND_P:
         return None
     return surest
-
-
-class Outage(NamedTuple):
-    """Planned runs that failed as one, and the repeats of the `cells` that were run again."""
-
-    cells: int
-    planned: Tally
-    repeated: Tally
-
-
-def find_outages(
-    head: Sequence[ReportedCell], base: Baseline, alpha: float
-) -> Mapping[Variant, Outage]:
-    """Find the variants that look worse because of an outage while their planned runs were made.
-
-    Half of their cells are suspects, the repeats of these show no drop, and are better than the
-    planned runs.
-
-    Args:
-        head: the cells of the report, with their confirm runs.
-        base: the baseline.
-        alpha: the gate's level: what would not be red needs no outage to explain it.
-    """
-    found = {}
-    matching = match_cells(head, base)
-    for variant, cells in matching.by_variant.items():
-        suspicious = [cell for cell in cells if cell.suspicious]
-        repeated = [cell for cell in suspicious if cell.head.confirmed]
-        if 2 * len(suspicious) < len(cells) or not repeated:
-            continue
-        planned = planned_fall(cells, matching.overdispersion(variant))
-        worse = planned.decisive_p <= alpha
-        if worse and _has_recovered(repeated):
-            found[variant] = Outage(
-                cells=len(repeated),
-                planned=add_tallies(cell.head.planned for cell in repeated),
-                repeated=add_tallies(cell.head.confirming for cell in repeated),
-            )
-    return found
-
-
-def _has_recovered(cells: Sequence[MatchedCell]) -> bool:
-    """Return True if repeats show no drop from the base, and are better than the planned runs.
-
-    Suspects have the best histories of all cells, so the newest report by itself has its say here,
-    too.
-    """
-    drop = fall([(cell.head.confirming, cell.base.history) for cell in cells])
-    if drop.decisive_p <= NO_DROP:
-        return False
-    tables = [(*cell.head.planned, *cell.head.confirming) for cell in cells]
-    return stratified_lower(tables) <= RECOVERY
 
 
 def unanswered_runs(

@@ -122,8 +122,7 @@ def rule_verdicts(
     red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
     excused = edited.excused_cells if edited else frozenset()
     yield from _regressions(rules, comparison, red, excused)
-    # Where the gate allows regressions, a variant must have got worse even without them.
-    for variant in comparison.worse_variants(beyond_regressions=rules.max_regressions > 0):
+    for variant in comparison.worse_variants():
         if edited and variant.variant in edited.excused_variants:
             continue
         text = variant_sentence(comparison, variant)

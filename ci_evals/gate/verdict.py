@@ -311,6 +311,7 @@ def _is_red_anyway(
         comparison.baseline,
         confirm_runs=comparison.confirm_runs,
         alpha=comparison.alpha,
+        max_regressions=rules.max_regressions,
         is_selection=report.suite.selection is not None,
     )
     return any(rule.status == "fail" for rule in rule_verdicts(best, rules, compared))
@@ -444,7 +445,7 @@ def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
     clauses = []
     if bars.status == worst.status or red_wins:
         clauses += [f"also, {bars.sentence}", *bars.further]
-    if others := sum(_is_another_reason(rule, worst) for rule in found[1:]):
+    if others := sum(rule.status == worst.status for rule in found[1:]):
         clauses.append(further_reasons_clause(others))
     return Verdict(
         status=worst.status,
@@ -454,18 +455,6 @@ def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
         scopes=bars.scopes,
         rules=found,
     )
-
-
-def _is_another_reason(rule: RuleVerdict, leading: RuleVerdict) -> bool:
-    """Return True if a rule is as bad as the leading one, and not the same fall over again.
-
-    That the variant of a regressed cell fell as a whole is no further reason.
-    """
-    if rule.status != leading.status:
-        return False
-    if rule.rule != "variant" or not leading.cells:
-        return True
-    return rule.variant not in {Variant(*key[1:]) for key in leading.cells}
 
 
 def _present(*clauses: str) -> tuple[str, ...]:

@@ -12,11 +12,8 @@ from pydantic import BeforeValidator, Field, Strict
 
 from ci_evals.model.fields import FROM_VARIABLE, Above0, AtLeast1, Bool, Count, Options, Share
 
-ConfirmRuns = Annotated[int, Strict(), Ge(0), Le(1000), FROM_VARIABLE] | Literal["auto"]
-"""The number of further runs of a suspect.
-
-`auto` makes as many as it takes to name a case that always fails.
-"""
+ConfirmRuns = Annotated[int, Strict(), Ge(0), Le(1000), FROM_VARIABLE]
+"""The number of runs that name a case, after those that tell it from chance; 0: none at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,11 @@ from ci_evals.format import (
 from ci_evals.gate.baseline import ReportRef
 from ci_evals.gate.cells import CellKind
 from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.history_only import recent_pool, reports_since_drop
 from ci_evals.gate.wording.bases import baseline_sentence
 from ci_evals.gate.wording.comparisons import (
     cell_sentence,
-    step_sentence,
+    pooled_sentence,
     tally_text,
     test_sentence,
 )
@@ -209,15 +210,26 @@ def _base_entries(comparison: Comparison, key: CellKey) -> Iterator[BaseEvidence
     refs = {lost.report.id: lost.report for lost in base.lost}
     refs |= {report.id: report for report in base.reports}
     is_broken = comparison.is_broken(comparison.by_key[key].variant)
-    for step in cell.history.steps():
-        pooled = step.outcome in ("recent", "disagrees", "before a drop", "before a change")
-        sentence = step_sentence(step)
+    history = cell.history
+    variant = Variant(*comparison.base_key(key)[1:])
+    histories = [other.history for other in base.by_variant[variant].values()]
+    recent = recent_pool(history, reports_since_drop(histories))
+    for each in history.evidence:
+        pooled = each in history.pooled and not is_broken
         if is_broken:  # the base fails this variant itself, so nothing was compared with it
-            pooled, sentence = False, f"{tally_text(step.evidence.tally)}, not compared"
+            sentence = f"{tally_text(each.tally)}, not compared"
+        elif pooled:
+            sentence = pooled_sentence(each.tally, recent, history.pooled.index(each))
+        elif not each.graded:
+            sentence = "no run was graded"
+        elif each.report in history.lost:
+            sentence = f"{tally_text(each.tally)}, left out: likely an outage"
+        else:
+            sentence = f"{tally_text(each.tally)}, left out: newer reports have enough runs"
         yield BaseEvidence(
-            report=refs[step.evidence.report],
-            passed=step.evidence.passed,
-            graded=step.evidence.graded,
+            report=refs[each.report],
+            passed=each.passed,
+            graded=each.graded,
             pooled=pooled,
             sentence=sentence,
         )

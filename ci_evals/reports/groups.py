@@ -789,21 +789,10 @@ def _objections(summary: Summary) -> Iterator[Group]:
     for rule in verdict.rules:
         if rule.rule in ("critical", "regressions") or rule is verdict.leading:
             continue
-        if rule.rule == "variant" and _is_explained(summary, rule.variant):
-            continue
         entries = warnings if rule.status == "borderline" else against
         entries.append(GroupItem((rule.sentence,)))
     yield _list("against", "Other blocking reasons", "blocking reason", against)
     yield _list("warnings", "Warnings", "warning", warnings)
-
-
-def _is_explained(summary: Summary, variant: Variant | None) -> bool:
-    """Return True if regressed cells explain a variant's fall: without them, it is not worse."""
-    comparison = summary.compared
-    if comparison is None or comparison.counts.get("regressed", 0) == 0:
-        return False
-    beyond = comparison.worse_variants(beyond_regressions=True)
-    return all(each.variant != variant for each in beyond)
 
 
 def _list(

@@ -8,7 +8,7 @@ from operator import itemgetter
 from statistics import fmean
 
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
-from ci_evals.gate.compare import Change, Comparison, NoComparison, unnamable_suspects
+from ci_evals.gate.compare import Change, Comparison, NoComparison
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.run_errors import outage_sentences
 from ci_evals.gate.wording.bars import unknown_budget_sentence
@@ -16,7 +16,6 @@ from ci_evals.gate.wording.bases import (
     SourceSentence,
     baseline_sentence,
     broken_remarks,
-    few_runs_sentence,
     lost_report_sentences,
 )
 from ci_evals.gate.wording.rules import dropped_sentence, gate_rule_text
@@ -285,8 +284,6 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     yield from _confirmation_notes(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)
-    if beyond := unnamable_suspects(comparison):
-        yield Note("Not named", few_runs_sentence(comparison, beyond), brief=True)
 
 
 def _main_checks_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
@@ -418,7 +415,7 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     """`2 cells ran again, 3 further rounds of agent, 20 more runs: 1 regressed, 1 not worse`.
 
     For a variant with further rounds, only its suspects count as cells that ran again: those with
-    more runs than the rounds have, or that the comparison may name.
+    more runs than the rounds have.
     """
     confirmation = report.confirmation
     if confirmation is None:
@@ -433,8 +430,7 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     for key, runs_again in zip(confirmation.plan.keys, confirmation.plan.counts, strict=True):
         if not runs_again:
             continue
-        is_suspect = runs_again > FURTHER_ROUNDS or key in comparison.confirmed
-        if is_suspect or Variant(*key[1:]) not in doubted:
+        if runs_again > FURTHER_ROUNDS or Variant(*key[1:]) not in doubted:
             confirmed.append(key)
     parts = []
     if confirmed:

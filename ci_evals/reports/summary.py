@@ -11,7 +11,7 @@ from ci_evals.gate.verdict import Verdict, decide, luck_in_common
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.rules import ConfirmRuns, Gate
+from ci_evals.model.rules import Gate
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ def summarize(
     gate: Gate | None,
     baseline: Baseline | NoComparison | None = None,
     *,
-    confirm_runs: ConfirmRuns = 0,
+    confirm_runs: int = 0,
 ) -> Summary:
     """Compare a report and judge it.
 
@@ -125,17 +125,18 @@ def summarize(
         report: all results.
         gate: the rules for merging.
         baseline: the baseline, or the reason why there is none; None if nobody asked for one.
-        confirm_runs: how often suspects were to be run again.
+        confirm_runs: how many runs name a candidate.
     """
     cells = reported_cells(report, gate)
     comparison: Comparison | NoComparison | None
     if isinstance(baseline, Baseline):
-        alpha = (gate or Gate()).alpha
+        rules = gate or Gate()
         comparison = compare(
             cells,
             baseline,
             confirm_runs=confirm_runs,
-            alpha=alpha,
+            alpha=rules.alpha,
+            max_regressions=rules.max_regressions,
             is_selection=report.suite.selection is not None,
         )
     else:

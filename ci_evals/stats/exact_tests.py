@@ -14,9 +14,6 @@ from ci_evals.stats.thresholds import (
     USUAL_PASSES_PER_FAILURE,
 )
 
-NEWEST_ALONE = 4
-"""Against a pooled history, the newest report alone must show the drop at this many times alpha."""
-
 _SAME = 1 + 1e-7
 """Probabilities that differ by less than this factor are equal but for rounding."""
 
@@ -222,24 +219,9 @@ class _HeadPasses:
         return total.at_most(self.observed)
 
 
-def stratified_upper(tables: Iterable[Table], *, largest_support: int = MAX_EXACT_SUPPORT) -> float:
-    """The p-value for "the head is better": `stratified_lower` with head and base exchanged."""
-    return stratified_lower(exchange(tables), largest_support=largest_support)
-
-
 def exchange(tables: Iterable[Table]) -> list[Table]:
     """Return the tables with head and base exchanged."""
     return [(k_base, n_base, k_head, n_head) for k_head, n_head, k_base, n_base in tables]
-
-
-def stratified_two_sided(
-    tables: Iterable[Table], *, largest_support: int = MAX_EXACT_SUPPORT
-) -> float:
-    """The p-value for "they differ": twice the smaller of the one-sided ones, at most 1."""
-    cells = list(tables)
-    lower = stratified_lower(cells, largest_support=largest_support)
-    upper = stratified_upper(cells, largest_support=largest_support)
-    return min(1.0, 2 * min(lower, upper))
 
 
 def _add_weighted(one: Hypergeometric, other: Hypergeometric, weight: int) -> Hypergeometric:

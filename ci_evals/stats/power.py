@@ -5,7 +5,7 @@ from math import sqrt
 from statistics import NormalDist, fmean
 from typing import NamedTuple
 
-from ci_evals.stats.exact_tests import NEWEST_ALONE, Table
+from ci_evals.stats.exact_tests import Table
 from ci_evals.stats.rates import mean_runs
 from ci_evals.stats.thresholds import (
     ADDED_FLIPPED_RUNS,
@@ -147,19 +147,13 @@ def comparison_power(
     Args:
         plan: the head's runs, and the base's behaviour.
         drop: the fall of the mean rate, as a fraction of 1.
-        base_runs: the base's runs of each case. More than `plan.runs` are taken for a pooled
-            history whose newest report has as many as the plan.
+        base_runs: the base's runs of each case.
         confidence: of the comparison.
     """
     head_variance = plan.noise_after(drop) / plan.total
     head_variance += ADDED_PLANNED_RUNS / plan.total**2
     base_variance = plan._replace(runs=base_runs).variance
-    pooled = _significance_probability(drop, head_variance + base_variance, confidence)
-    if base_runs <= plan.runs:
-        return pooled
-    newest_confidence = 1 - NEWEST_ALONE * (1 - confidence)
-    newest = _significance_probability(drop, head_variance + plan.variance, newest_confidence)
-    return min(pooled, newest)
+    return _significance_probability(drop, head_variance + base_variance, confidence)
 
 
 def _significance_probability(drop: float, variance: float, confidence: float) -> float:

@@ -69,8 +69,7 @@ POOLED_RUNS = 30
 """Runs of a cell on the base branch that are enough: older reports are not pooled.
 
 Held by `test_no_more_reports_are_pooled_than_it_takes` in tests/unit/gate/test_compare.py.
-Lower: fewer cases are named. "one of 40 dies" is named in 94 %, with 3 runs of history in 74 %
-("one of 40 dies, 1 base report"), and a name takes 12 confirm runs instead of 7.
+Lower: fewer cases are named: compare "one of 40 dies" with "one of 40 dies, 1 base report".
 Higher: what the base branch was like longer ago counts.
 """
 KEPT_REPORTS = 10
@@ -98,41 +97,72 @@ Above, the normal approximation of the variant's test is used. No test holds it.
 Higher: time, as every age of a history is tested. Lower: less exact where few cells vary.
 """
 
-# Suspects, and the runs that confirm them.
+# Suspects, and the runs that name them.
 
 SUSPECT_CELL_P = 0.30
 """A cell below its base is a suspect, by Fisher's test of its planned runs: it runs again.
 
 Held by `test_kinds` in tests/unit/gate/test_compare.py against less, and the calls of "nothing
-changed": 164, with a plan of 120.
-Lower: with 0.2, 1.4 points fewer of the cases of "10 % fall to a fifth" are named, for 10 calls
-less. Higher: with 0.5, 1 point more, for 21 calls more (200 and 400 pull requests).
+changed".
+Lower: fewer broken cases are named. Higher: more calls.
+"""
+SUSPECT_SINGLE_RUN_P = 0.50
+"""The same for a cell with a single planned run, of which p is rarely less.
+
+Held by `test_a_single_failed_run_is_suspect_wherever_others_pass` in
+tests/unit/gate/test_compare.py against less.
+Lower: with one base report, a case that dies is no suspect. Higher: more calls.
 """
 SUSPECT_CASE_P = 0.05
 """A case below its base is a suspect, by the stratified test over its variants.
 
 Held by the rows of "several variants", as "3 variants, 1 base report: 10 % fall to half on all"; no
 test holds it.
-Lower: with 0.01, that row names 5 instead of 8 % (60 pull requests). Higher: with 0.2, it names no
-more, for 3 % more calls, as a suspect runs again on every variant.
+Lower: fewer cases are named. Higher: more calls, as a suspect runs again on every variant.
 """
-MAX_CONFIRMED_CELLS = 20
-"""Cells that run again, unless `MAX_CONFIRMED_SHARE` allows more.
+MAX_SUSPECTS = 20
+"""Suspects that run again, unless `MAX_SUSPECTS_SHARE` allows more; of cases, and of cells.
 
 Critical ones come first, then those least likely by chance; the others stay suspects.
 Held by `test_of_many_suspects_the_critical_and_the_surest_are_run_again` in
 tests/unit/gate/test_compare.py.
-Lower: fewer names where much breaks. Of the 24 cases of "60 % die", 81 % are named; with 10, 42 %
-(150 pull requests), for 280 instead of 320 calls. All of them are red anyway.
+Lower: fewer names where much breaks. All such pull requests are red anyway.
 """
-MAX_CONFIRMED_SHARE = Fraction(1, 5)
-"""The share of all cells that may run again, where that is more than `MAX_CONFIRMED_CELLS`.
+MAX_SUSPECTS_SHARE = Fraction(1, 5)
+"""The share of all cells that may run again, where that is more than `MAX_SUSPECTS`.
 
-Held by `test_many_suspects_share_the_runs_and_single_cells_get_what_is_left` in
-tests/unit/gate/test_cases.py. It matters from 100 cells on: "100 cases", "500 cases" and "several
-variants".
-Lower: suspects of large suites stay undecided, and a case over its variants gets fewer runs.
-Higher: an unchanged suite may cost more calls.
+No test holds it. It matters from 100 cells on: "100 cases", "500 cases" and "several variants".
+Lower: suspects of large suites stay undecided. Higher: an unchanged suite may cost more calls.
+"""
+SUSPECT_RUNS = 4
+"""How often a suspect runs again before more is spent on it; a case as often over its variants.
+
+Held by `test_a_suspect_runs_again_a_few_times_first` in tests/unit/gate/test_compare.py.
+Lower: more suspects get the runs that name a case. Higher: every suspect costs more.
+"""
+CANDIDATE_P = 0.05
+"""A suspect is a candidate if it still looks worse with these runs: it gets those that name it.
+
+Held by `test_a_suspect_that_recovers_gets_no_more_runs` in tests/unit/gate/test_compare.py.
+Lower: fewer broken cases are named. Higher: more calls.
+"""
+CANDIDATE_FEW_RUNS_P = 0.20
+"""The same for a cell whose base has fewer than `FEW_BASE_RUNS` runs.
+
+Held by `test_with_few_runs_on_main_a_suspect_is_easily_a_candidate` in
+tests/unit/gate/test_compare.py.
+"""
+FEW_BASE_RUNS = 10
+"""Pooled runs of a cell from which on they can show a drop by themselves.
+
+Held by the same test.
+"""
+CONFIRM_RUNS = 10
+"""The runs that name a candidate, unless `confirm_runs` says otherwise; a case gets twice as many,
+over its variants.
+
+Held by `test_a_case_that_always_fails_is_named` in tests/unit/gate/test_compare.py.
+Lower: with one base report, no case can be named. Higher: each candidate costs more.
 """
 
 MAX_DROPPED_SHARE = Fraction(1, 5)
@@ -161,13 +191,21 @@ Lower: with equal weights, that row is red in 52 instead of 65 % (300 pull reque
 Higher: weights up to 5, by the root of the odds, see more there and less where all cases fall by
 one odds ratio.
 """
+DOUBT_P = 0.10
+"""A variant whose planned runs fell with a p at or below this is in doubt: it gets further rounds.
+
+Held by `test_a_variant_in_doubt_gets_further_rounds_of_all_its_cells` in
+tests/unit/gate/test_compare.py against less, and the calls of "nothing changed".
+Lower: less is seen of falls that all cases share. Higher: with 0.2, where main can't be run, "all
+fall by 5 points, ICC 0.5" is red in 72 instead of 68 %, and "ICC 0.5" in 2.5 instead of 1.9 %, for
+5 more calls (300 and 800 pull requests).
+"""
 FURTHER_ROUNDS = 3
 """Rounds of all its cells that a variant in doubt gets, beyond the plan.
 
 Held by `test_a_variant_in_doubt_gets_further_rounds_of_all_its_cells` in
 tests/unit/gate/test_compare.py, and "all fall by 5 points, ICC 0.5".
-Lower: without them, that row is red in 54 instead of 65 %, and "all fall by 5 points" in 31 instead
-of 35 % (300 pull requests). Higher: more calls than the 14 that they cost where nothing changed.
+Lower: less is seen of falls that all cases share. Higher: more calls where nothing changed.
 """
 MAX_EXACT_SUPPORT = 1000
 """Values of a weighted sum up to which the distribution is computed.
@@ -255,6 +293,52 @@ MIN_UNANSWERED_SHARE = Fraction(1, 4)
 Held by `test_a_quarter_of_runs_without_an_answer_does_not_count_as_a_baseline` in
 tests/unit/gate/test_outages.py. Not simulated: "5 % of all runs crash, on both sides" is below it.
 Lower: crashes of the code under test are forgiven on main only. Higher: outages count as history.
+"""
+
+# Where main's code can't be run, and its stored reports decide: `gate/history_only.py`.
+
+RECENT_POOL_P = 0.20
+"""The recent pool of a cell ends where newer and older runs differ, by Fisher's two-sided test.
+
+Held by `test_a_drop_must_show_against_the_newer_reports_too` in tests/unit/gate/test_compare.py.
+Lower: what main broke is put down to the change. Higher: fewer broken cases are named.
+"""
+RECENT_DROP_P = 0.05
+"""It also ends where the newest reports of the variant are, as a whole, below all older ones.
+
+Held by "fell by 10 points in its newest report".
+Lower: what main broke is put down to the change. Higher: fewer broken cases are named.
+"""
+POOL_CUT_BELOW_P = 0.20
+"""The pool of a variant ends where newer reports are, as a whole, below all older ones.
+
+Held by `test_less_evidence_ends_the_pool_where_main_fell_than_where_it_improved` in
+tests/unit/gate/test_compare.py, and "fell by 5 points in its newest report".
+Lower: a fall of main is put down to the change. Higher: less of the history counts.
+"""
+NO_DROP_P = 0.01
+"""Repeats of suspects with a higher p show no drop: their planned runs may have been an outage.
+
+Held by `test_anything_else_is_no_outage` in tests/unit/gate/test_outages.py, and "all three
+rounds".
+Lower: real drops are taken for an outage. Higher: outages are put down to the change.
+"""
+RECOVERY_P = 0.05
+"""These repeats are also better than the planned runs of the same cells, p at or below this.
+
+Held by the same test and row.
+"""
+FAILED_REPEATS_P = 0.05
+"""Repeats of suspects don't count if they are worse than their planned runs.
+
+Held by `test_repeats_that_are_worse_than_the_planned_runs_name_nothing` in
+tests/unit/gate/test_compare.py.
+Lower: outages during the repeats are put down to the change. Higher: names are lost by chance.
+"""
+FAILED_ROUNDS_P = 0.001
+"""The same for the repeats of all cells of a variant, most of which are no suspects.
+
+No test holds it.
 """
 
 # Missing evidence.
@@ -351,8 +435,8 @@ DISCRETENESS = 1.1
 """Exact tests need a drop larger by this factor than the normal distribution says.
 
 Passes are whole numbers.
-Held by `test_the_comparison_sees_as_often_as_said` in tests/statistics/test_power.py against more,
-within 12 points of power.
+Held by `test_the_comparison_sees_as_often_as_said` in tests/statistics/test_power.py, which allows
+for 22 points of power less than there are, and for none more.
 """
 ADDED_PLANNED_RUNS = 1
 """Flipped runs that are added to the head's runs, and to single runs of a case.

@@ -39,6 +39,7 @@ from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.model.settings import CaseSettings, ProviderSettings, SuiteSettings
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.registry import FORMATS
+from ci_evals.stats.thresholds import CONFIRM_RUNS
 from ci_evals.suite.fingerprint import (
     Fingerprints,
     OwnCode,
@@ -240,10 +241,10 @@ class Suite(Options):
     confirm_runs: Annotated[
         ConfirmRuns,
         Field(
-            description="Further runs of a case that looks worse than the baseline;"
-            " auto: as many as it takes to name the case."
+            description="Runs that name a case, if it still looks worse than the baseline when"
+            " it runs again; 0: nothing runs again, and nothing is named."
         ),
-    ] = "auto"
+    ] = CONFIRM_RUNS
     max_concurrency: Annotated[
         Concurrency,
         Field(description="Concurrent calls, over all providers; or `unlimited`."),

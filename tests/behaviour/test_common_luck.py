@@ -92,7 +92,7 @@ def overdispersion_in(report: dict[str, Any]) -> float:
             weight = 2 if passed >= 2 * (runs - passed) else 1
             difference += weight * (history[newer][0] - history[older][0]) / RUNS
             variance += weight**2 * passed * (runs - passed) / (runs * (runs - 1)) * 2 / RUNS
-        squares.append(difference**2 / variance)
+        squares.append(min(difference**2 / variance, 10))
     return (sum(squares) + 5) / (len(squares) + 5)
 
 

@@ -33,7 +33,7 @@ def saved(
     folder: Path, name: str, report: SuiteReport, *bases: SuiteReport, gate: Gate | None = GATE
 ) -> Path:
     """A report as a run writes it, compared with others if there are any."""
-    summary = summarize(report, gate, baseline_of(*bases) if bases else None, confirm_runs=7)
+    summary = summarize(report, gate, baseline_of(*bases) if bases else None, confirm_runs=3)
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(json_report.render(summary)))
@@ -81,7 +81,7 @@ def test_it_finds_what_the_run_itself_found(tmp_path: Path) -> None:
     path = saved(tmp_path, "head.json", head, base)
     summary = compare_reports([saved(tmp_path, "base.json", base)], path)
     here = read_baseline((tmp_path / "base.json",), head.suite.name)
-    by_run = summarize(head, GATE, here, confirm_runs=7)
+    by_run = summarize(head, GATE, here, confirm_runs=3)
     assert summary.comparison == by_run.comparison
     assert summary.verdict.rules == by_run.verdict.rules
 
@@ -316,19 +316,19 @@ async def test_a_regression_is_named_compared_offline_and_explained(tmp_path: Pa
     assert "Regressed (1)" in red.out
     assert "confirming 1 suspect" in red.err
     summary = (tmp_path / "ci-evals-results" / "summary.md").read_text(encoding="utf-8")
-    assert "| 🔴 | <code>greeting</code> | 10/10 | **0/10** |" in summary
+    assert "| 🔴 | <code>greeting</code> | 10/10 | **0/17** |" in summary
 
     offline = await ci_evals(tmp_path, "compare", "main", "ci-evals-results")
     assert offline.code == 1
-    assert "10 of 10 on the baseline, 0 of 10 here" in offline.out
+    assert "10 of 10 on the baseline, 0 of 17 here" in offline.out
     mended = await ci_evals(tmp_path, "compare", "ci-evals-results", "main", "--format", "json")
     assert mended.code == 0
     assert json.loads(mended.out)["verdict"]["status"] == "pass"
 
     why = await ci_evals(tmp_path, "explain", "greeting", "--baseline", "main")
     assert why.code == 0
-    assert "10 of 10 on the baseline, 0 of 10 here" in why.out
-    assert "runs 4 to 10 failed alike" in why.out
+    assert "10 of 10 on the baseline, 0 of 17 here" in why.out
+    assert "runs 4 to 17 failed alike" in why.out
     misspelt = await ci_evals(tmp_path, "explain", "greetin")
     assert misspelt.code == 2
     assert "did you mean 'greeting'?" in misspelt.err

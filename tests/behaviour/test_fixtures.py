@@ -484,7 +484,7 @@ async def test_suspects_are_set_up_again_to_be_confirmed(tmp_path: Path) -> None
     ended = await ci_evals(tmp_path, "run", "--out", "out", "--baseline", "base")
     assert "confirming 1 suspect" in ended.err
     log = log_of(tmp_path)
-    assert log.count("up a agent") == log.count("down a agent") == 2
+    assert log.count("up a agent") == log.count("down a agent") == 3
     assert (log[0], log[-1]) == ("up a agent", "down a agent")
 
 

@@ -12,8 +12,14 @@ BESIDE_BASE = ("--baseline", "base")
 SOURCE = """
 import pathlib
 
+def is_down(run):
+    if not pathlib.Path("down").exists():
+        return False
+    rounds = pathlib.Path("down").read_text()
+    return rounds == "always" or str(run) in rounds.split()
+
 def answer(question, request):
-    if pathlib.Path("down").exists() and str(request.run) in pathlib.Path("down").read_text():
+    if is_down(request.run):
         raise ConnectionError("the database is away")
     return question
 """
@@ -31,10 +37,12 @@ async def made_a_baseline(folder: Path) -> None:
 
 async def test_an_outage_is_no_regression(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
-    (tmp_path / "down").write_text("123")
+    (tmp_path / "down").write_text("1 2 3")
     found = await run(tmp_path, *BESIDE_BASE)
     assert found.code == 3, found.out
-    sentence = "all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage"
+    sentence = (
+        "all 30 planned runs of 10 cases failed, and all 140 repeats passed: likely an outage"
+    )
     assert sentence in found.out
     assert sentence in found.err
     report = report_in(tmp_path / "out")
@@ -111,11 +119,11 @@ async def test_a_run_that_is_red_after_its_first_round_is_confirmed(tmp_path: Pa
     found = await run(tmp_path, *BESIDE_BASE)
     assert found.code == 3, found.out
     assert (
-        "planned runs of 10 cases failed, and all 70 repeats passed: likely an outage" in found.out
+        "planned runs of 10 cases failed, and all 40 repeats passed: likely an outage" in found.out
     )
     assert report_in(tmp_path / "out")["settled"] is None
 
-    (tmp_path / "down").write_text("0123456789")
+    (tmp_path / "down").write_text("always")
     found = await run(tmp_path, *BESIDE_BASE, out="changed")
     assert found.code == 1, found.out
     report = report_in(tmp_path / "changed")
@@ -139,15 +147,11 @@ async def test_each_shard_sets_its_lost_round_aside_and_their_merge_has_no_verdi
 async def test_repeats_that_are_out_name_nothing_and_are_made_again(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
     flaky = 'return "no" if question in ("q1", "q2", "q3") and request.run == 1 else question'
-    (tmp_path / "agent.py").write_text(
-        SOURCE.replace("return question", flaky).replace(
-            'in pathlib.Path("down")', 'not in pathlib.Path("down")'
-        )
-    )
-    (tmp_path / "down").write_text("123")
+    (tmp_path / "agent.py").write_text(SOURCE.replace("return question", flaky))
+    (tmp_path / "down").write_text("4 5 6 7")
     found = await run(tmp_path, *BESIDE_BASE)
     why = (
-        "0 of 42 repeats passed, and 27 of 30 planned runs of the same cases: "
+        "0 of 12 repeats passed, and 6 of 9 planned runs of the same cases: "
         "likely an outage, so nothing is named"
     )
     assert why in found.err
@@ -177,7 +181,7 @@ async def test_a_case_that_breaks_is_red_in_spite_of_an_outage_of_one_round(
 
 async def test_when_it_is_over_a_resumed_run_makes_every_planned_run_again(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
-    (tmp_path / "down").write_text("123")
+    (tmp_path / "down").write_text("1 2 3")
     await run(tmp_path, *BESIDE_BASE)
     (tmp_path / "down").unlink()
     found = await run(tmp_path, *BESIDE_BASE, "--resume")
@@ -235,8 +239,8 @@ async def test_of_a_base_report_of_which_much_crashed_only_the_answers_count(
     tmp_path: Path,
 ) -> None:
     await made_a_baseline(tmp_path)
-    down = 'pathlib.Path("down").exists()'
-    (tmp_path / "agent.py").write_text(SOURCE.replace(down, 'question in ("q1", "q2", "q3")'))
+    down = SOURCE.replace("is_down(request.run)", 'question in ("q1", "q2", "q3")')
+    (tmp_path / "agent.py").write_text(down)
     await main_ran(tmp_path, "base/out", "--baseline", "base/report.json")
     (tmp_path / "agent.py").write_text(SOURCE)
     found = await ci_evals(tmp_path, "run", "--baseline", "base/out/report.json", "--out", "out")

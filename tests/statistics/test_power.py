@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known import known, suite
 
-from ci_evals.stats.exact_tests import NEWEST_ALONE, stratified_lower
+from ci_evals.stats.exact_tests import stratified_lower
 from ci_evals.stats.power import (
     Plan,
     comparison_power,
@@ -70,28 +70,21 @@ def test_the_comparison_sees_as_often_as_said(plan: Plan, base_runs: int, drop: 
     spread_out = broken = 0
     for _ in range(rounds):
         rates = suite_rates(chance, plan)
-        newest = [draw(chance, rate, plan.runs) for rate in rates]
-        older = [draw(chance, rate, base_runs - plan.runs) for rate in rates]
+        base = [draw(chance, rate, base_runs) for rate in rates]
         worse = [rate * (1 - drop / plan.rate) for rate in rates]
         gone = chance.sample(range(plan.cases), round(plan.cases * drop / plan.rate))
         without = [0 if i in gone else rate for i, rate in enumerate(rates)]
         for heads, all_cases in ((worse, True), (without, False)):
             passed = [draw(chance, rate, plan.runs) for rate in heads]
-            sides = list(zip(passed, newest, older, strict=True))
-            seen = (
-                stratified_lower(
-                    (head, plan.runs, new + old, base_runs) for head, new, old in sides
-                )
-                <= 0.05
-                and stratified_lower((head, plan.runs, new, plan.runs) for head, new, _ in sides)
-                <= 0.05 * NEWEST_ALONE
-            )
+            sides = zip(passed, base, strict=True)
+            p = stratified_lower((head, plan.runs, before, base_runs) for head, before in sides)
+            seen = p <= 0.05
             spread_out, broken = (
                 spread_out + (seen and all_cases),
                 broken + (seen and not all_cases),
             )
     power = comparison_power(plan, drop, base_runs)
-    assert power == pytest.approx(spread_out / rounds, abs=0.12)
+    assert 0 <= spread_out / rounds - power < 0.22, "never more than is said"
     assert power <= broken / rounds
 
 

@@ -21,21 +21,6 @@ MODULES = sorted(
     if path != TABLE
 )
 
-GO_WITH_THEIR_RULES = {
-    "gate/baseline.py": {"DISAGREEMENT", "FALL", "DROP"},
-    "gate/cases.py": {"_LUCK_OF_ALL_RUNS"},
-    "gate/confirmation.py": {
-        "USUAL_CONFIRM_RUNS",
-        "MOST_CONFIRM_RUNS",
-        "FAILED_CONFIRMATION",
-        "FAILED_ROUNDS",
-    },
-    "gate/falls.py": {"BELOW_OLDER", "IN_DOUBT"},
-    "gate/outages.py": {"NO_DROP", "RECOVERY"},
-    "stats/exact_tests.py": {"NEWEST_ALONE"},
-}
-"""Numbers of rules that are to be rewritten: each leaves, or moves to the table, with its rule."""
-
 NO_THRESHOLDS = {
     # What a report keeps.
     "gate/baseline.py": {"TREND_POINTS", "KEPT_OUTAGES"},
@@ -110,13 +95,12 @@ def fractions_in_functions(module: Path) -> set[float]:
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_a_tuned_number_is_in_the_table(module: Path) -> None:
     name = name_of(module)
-    elsewhere = GO_WITH_THEIR_RULES.get(name, set()) | NO_THRESHOLDS.get(name, set())
-    assert set(numeric_constants(module)) == elsewhere
+    assert set(numeric_constants(module)) == NO_THRESHOLDS.get(name, set())
     assert fractions_in_functions(module) == PLAIN_FRACTIONS.get(name, set())
 
 
 def test_no_listed_module_is_gone() -> None:
-    listed = {*GO_WITH_THEIR_RULES, *NO_THRESHOLDS, *PLAIN_FRACTIONS}
+    listed = {*NO_THRESHOLDS, *PLAIN_FRACTIONS}
     assert listed <= {name_of(module) for module in MODULES}
 
 

@@ -181,7 +181,7 @@ def many_regressions() -> Summary:
     return _compared(
         dict.fromkeys(names, "FFF"),
         [names] * 4,
-        confirm_runs=0,
+        confirming=dict.fromkeys(names, "F" * 7),
         variants=(Variant("gpt-4o-mini", "polite"), Variant("agent", "polite")),
         edit=_talkative,
         before={
@@ -204,7 +204,7 @@ def policy_change() -> Summary:
     return _compared(
         {**dict.fromkeys(broken, "FFF"), **steady},
         [{**broken, **steady}] * 4,
-        confirm_runs=0,
+        confirming=dict.fromkeys(broken, "F" * 7),
         edit=_shop,
         gate=Gate(min_pass_rate=0.9),
         before={(name, "agent", None): POLICY[name.split()[0]].right for name in broken},
@@ -292,7 +292,7 @@ def _compared(
     *,
     gate: Gate | None = None,
     confirming: Mapping[str, Any] | None = None,
-    confirm_runs: int = 7,
+    confirm_runs: int = 3,
     before: Mapping[Any, str] | None = None,
     **report: Any,
 ) -> Summary:

@@ -45,7 +45,7 @@ def pretend_figures(document: dict[str, Any]) -> None:
     for variant in document["variants"]:
         variant["pass_rate"] = 1.0
     for variant in document["comparison"]["variants"]:
-        variant |= {"p": 1.0, "adjusted_p": 1.0, "adjusted_p_of_rest": 1.0, "head_rate": 1.0}
+        variant |= {"p": 1.0, "adjusted_p": 1.0, "fell": False, "head_rate": 1.0}
 
 
 def pretend_words(document: dict[str, Any]) -> None:

@@ -123,7 +123,7 @@ def support_bot() -> Summary:
     before: dict[CellKey, str] = {
         (name, "gpt-5-mini", None): good for name, (good, _) in ANSWERS.items()
     }
-    summary = summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=9)
+    summary = summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=5)
     return replace(summary, before=before, links=LINKS)
 
 
@@ -171,14 +171,14 @@ def policy_change() -> Summary:
     report = report_of(
         head,
         variants=MATRIX,
-        confirming=dict.fromkeys(broken, "F" * 7),
+        confirming=dict.fromkeys(broken, "F" * 5),
         cases={
             name: {"input": _question(name), "tags": (name.partition("-")[0],)} for name in names
         },
         edit=_credited,
         suite={"name": "support bot"},
     )
-    return summarize(report, Gate(min_pass_rate=0.9), baseline_of(base), confirm_runs="auto")
+    return summarize(report, Gate(min_pass_rate=0.9), baseline_of(base), confirm_runs=10)
 
 
 def _question(case: str) -> str:

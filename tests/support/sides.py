@@ -20,7 +20,8 @@ def key_of(case: str, provider: str = "agent") -> CellKey:
 def head_of(
     cells: Mapping[str, Counts], more: Mapping[str, Counts] = {}, **changes: Any
 ) -> list[ReportedCell]:
-    """Cells of a report by case: passed and graded runs; `more` has the complete confirm runs.
+    """Cells of a report by case: passed and graded runs; `more` has those of the repeats, failed
+    ones first.
 
     A case's fingerprint is its name, up to a `/` if it has one.
     """
@@ -33,12 +34,16 @@ def head_of(
             CountsByStatus(counts[0], counts[1] - counts[0], 0, counts[1]),
             case.partition("/")[0],
             Tally(*counts),
-            confirming=Tally(*more.get(case, (0, 0))),
-            confirmed=case in more,
+            repeats=repeats_of(*more.get(case, (0, 0))),
             **changes,
         )
         for number, (case, counts) in enumerate(cells.items())
     ]
+
+
+def repeats_of(passed: int, runs: int) -> tuple[bool, ...]:
+    """What became of so many repeats, of which so many passed: failed ones first."""
+    return (False,) * (runs - passed) + (True,) * passed
 
 
 def base_of(
@@ -62,5 +67,6 @@ def base_of(
     )
 
 
-def compared(head: list[ReportedCell], base: Baseline, confirm_runs: int = 7) -> Comparison:
+def compared(head: list[ReportedCell], base: Baseline, confirm_runs: int = 3) -> Comparison:
+    """Compare, where a name takes seven repeats: four of a suspect, and three of a candidate."""
     return compare(head, base, confirm_runs=confirm_runs)

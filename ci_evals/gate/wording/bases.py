@@ -13,14 +13,11 @@ from ci_evals.gate.baseline import (
     ReportRef,
     add_tallies,
 )
-from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import (
     Change,
     Comparison,
     NoComparison,
 )
-from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS
-from ci_evals.gate.wording.comparisons import compared_noun
 
 
 class SourceSentence(NamedTuple):
@@ -168,19 +165,6 @@ def _broken_since(broken: Sequence[BrokenVariant]) -> Iterator[tuple[str, list[B
         if not name:
             name = datetime.fromtimestamp(since.started_at, UTC).date().isoformat()
         yield name, found
-
-
-def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]) -> str:
-    """`too little history: with 1 run on main, even 20 confirm runs cannot name one of 40 …`."""
-    base = comparison.baseline.label
-    most = number_of(max(each.base.graded for each in suspects), "run")
-    compared = number_of(comparison.compared, compared_noun(comparison))
-    confirming = f"{MOST_CONFIRM_RUNS} confirm runs"
-    stay = "stays" if len(suspects) == 1 else "stay"
-    return (
-        f"too little history: with {most} on {base}, even {confirming} cannot name one of"
-        f" {compared}; {number_of(len(suspects), 'suspect')} {stay} undecided"
-    )
 
 
 def no_regression_sentence(comparison: Comparison) -> str:

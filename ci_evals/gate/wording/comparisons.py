@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
-from ci_evals.gate.baseline import PoolStep
 from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
+from ci_evals.gate.history_only import Outage, RecentPool
 from ci_evals.model.report import Tally
 from ci_evals.stats.thresholds import FURTHER_ROUNDS, MIN_COMPARED_SHARE
 
 if TYPE_CHECKING:
-    from ci_evals.gate.outages import FailedRound, Outage
+    from ci_evals.gate.outages import FailedRound
 
 
 def cell_sentence(comparison: Comparison, cell: CellComparison) -> str:
@@ -150,30 +150,24 @@ def _case_test_clause(case: CaseComparison, alpha: float) -> str:
     return f"{test}; at most {alpha:g}, so the case is named"
 
 
-def step_sentence(step: PoolStep) -> str:
-    """Return how one report's evidence was used: `10 of 10, pooled`."""
-    runs = tally_text(step.evidence.tally)
-    match step.outcome:
-        case "recent" | "before a change":
-            return f"{runs}, pooled"
-        case "disagrees":
-            if step.older is not None and step.older.graded > step.evidence.graded:
-                runs += f" ({tally_text(step.older)} with all older ones)"
-            newer = "the newer ones"
-            if step.p is not None:
-                newer += f" ({_p_value(step.p)})"
-            return f"{runs}, pooled, but unlike {newer}: what is named must show against those, too"
-        case "before a drop":
-            newer = "the whole variant has passed less since"
-            return f"{runs}, pooled, but {newer}: what is named must show against newer ones, too"
-        case "before a fall":
-            return f"{runs}, left out: the whole variant has been worse since"
-        case "an outage":
-            return f"{runs}, left out: likely an outage"
-        case "enough without":
-            return f"{runs}, left out: newer reports have enough runs"
-        case "nothing graded":
-            return "no run was graded"
+def pooled_sentence(runs: Tally, recent: RecentPool, age: int) -> str:
+    """`10 of 10, pooled`, or that what is named must show against newer reports, too.
+
+    Args:
+        runs: those of one report.
+        recent: the recent pool of the cell.
+        age: the number of pooled reports that are newer than this one.
+    """
+    pooled = f"{tally_text(runs)}, pooled"
+    if age != recent.reports:
+        return pooled
+    if recent.p is None or recent.older is None:
+        newer = "the whole variant has passed less since"
+        return f"{pooled}, but {newer}: what is named must show against newer ones, too"
+    if recent.older.graded > runs.graded:
+        pooled = f"{tally_text(runs)} ({tally_text(recent.older)} with all older ones), pooled"
+    newer = f"the newer ones ({_p_value(recent.p)})"
+    return f"{pooled}, but unlike {newer}: what is named must show against those, too"
 
 
 def tally_text(tally: Tally) -> str:
@@ -242,9 +236,6 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
         return f"{rates}; a sure rise"
     if variant.adjusted_p <= comparison.alpha:
         return f"{rates}; {_chance(variant.p)}"
-    if variant.p <= comparison.alpha and variant.newest_decides:
-        newest = f"the newest report alone does not show it ({_p_value(variant.newest_p)})"
-        return f"{rates}; {_chance(variant.p)}, but {newest}: probably worse"
     if variant.p <= comparison.alpha:
         return f"{rates}: probably worse; {_chance(variant.p)}"
     if variant.head_rate == variant.base_rate:
@@ -369,7 +360,7 @@ def _surely_higher(variant: VariantComparison) -> bool:
     return change is not None and change.lower is not None and change.lower > 0
 
 
-def outage_sentence(outage: "Outage") -> str:
+def outage_sentence(outage: Outage) -> str:
     """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
     failed = outage.planned.graded - outage.planned.passed
     failures = _part_of(failed, outage.planned.graded, "planned run")
@@ -387,7 +378,7 @@ def failed_round_sentence(found: "FailedRound") -> str:
     return f"{failures} were in run {found.run}, and {others} passed: likely an outage"
 
 
-def failed_confirmation_sentence(planned: Tally, repeated: Tally) -> str:
+def failed_repeats_sentence(planned: Tally, repeated: Tally) -> str:
     """`2 of 70 repeats passed, and 20 of 30 planned runs of the same cases: likely an outage …`."""
     repeats = f"{repeated.passed:,} of {number_of(repeated.graded, 'repeat')} passed"
     runs = f"{planned.passed:,} of {number_of(planned.graded, 'planned run')} of the same cases"

@@ -43,7 +43,7 @@ async def test_a_case_that_the_working_tree_breaks_is_named(shop: Repository) ->
     ended = await against_main(shop.folder)
     assert ended.code == 1
     assert ended.out.startswith("✗ FAIL  1 case regressed: bread")
-    assert "bread: 3 of 3 on main, 0 of 10 here" in ended.out
+    assert "bread: 3 of 3 on main, 0 of 17 here" in ended.out
     assert f"Compared: with main at {sha}, which ran alongside (3 runs per case)" in ended.out
     assert f"main ({sha}) runs alongside" in ended.err
     assert sides(shop.folder).main == {"apple, says main", "bread, says main"}
@@ -149,7 +149,7 @@ async def test_an_earlier_commit_is_compared_with_too(shop: Repository) -> None:
     ended = await ci_evals(shop.folder, "run", "--against", "HEAD~1")
     assert ended.code == 1
     assert "1 case regressed: bread" in ended.out
-    assert "bread: 3 of 3 on HEAD~1, 0 of 10 here" in ended.out
+    assert "bread: 3 of 3 on HEAD~1, 0 of 17 here" in ended.out
 
 
 @pytest.mark.parametrize("added", ["", "description: it is elsewhere now\n"])

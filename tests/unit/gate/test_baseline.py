@@ -24,6 +24,7 @@ from ci_evals.gate.baseline import (
     join,
     reported_cells,
 )
+from ci_evals.gate.history_only import recent_pool
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Response, Usage
@@ -64,18 +65,12 @@ def test_all_reports_are_pooled_newest_first_and_the_newest_that_agree_by_themse
     evidence: tuple[tuple[int, int], ...], full: tuple[int, int], recent: tuple[int, int]
 ) -> None:
     found = history(evidence)
-    assert (found.tally, found.recent) == (full, recent)
+    assert (found.tally, recent_pool(found, None).tally) == (full, recent)
 
 
-def test_only_so_many_reports_count_as_the_base_branch_is_as_it_is_now() -> None:
-    found = replace(history([(1, 3), (0, 0), (2, 3), (3, 3)]), reports=2)
-    assert found.tally == (3, 6)
-    assert [step.outcome for step in found.steps()] == [
-        "recent",
-        "nothing graded",
-        "recent",
-        "before a fall",
-    ]
+def test_the_recent_pool_ends_where_the_whole_variant_has_passed_less_since() -> None:
+    found = history([(3, 3), (3, 3), (3, 3)])
+    assert recent_pool(found, 2).tally == (6, 6)
 
 
 @given(
@@ -86,7 +81,7 @@ def test_only_so_many_reports_count_as_the_base_branch_is_as_it_is_now() -> None
 def test_no_more_reports_are_pooled_than_it_takes(evidence: list[tuple[int, int]]) -> None:
     found = history(evidence)
     assert 0 <= found.tally.passed <= found.tally.graded < POOLED_RUNS + 12
-    assert found.recent.graded <= found.tally.graded
+    assert recent_pool(found, None).tally.graded <= found.tally.graded
     graded = [each for each in evidence if each[1]]
     assert found.tally == tuple(map(sum, zip((0, 0), *graded[: len(found.sums) - 1], strict=True)))
 

@@ -11,11 +11,10 @@ import pytest
 from sides import base_of, compared, head_of
 
 from ci_evals.gate.baseline import Baseline, BrokenVariant, ReportRef
+from ci_evals.gate.history_only import Outage, find_outages
 from ci_evals.gate.outages import (
     FailedRound,
-    Outage,
     find_lost_reports,
-    find_outages,
     unanswered_runs,
     worst_round,
 )

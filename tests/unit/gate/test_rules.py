@@ -46,15 +46,10 @@ def found(
     ("cases", "critical", "gate", "rules"),
     [
         ((), False, {}, []),
-        (("a",), False, {}, [("regressions", "fail"), ("variant", "fail")]),
+        (("a",), False, {}, [("regressions", "fail")]),
         (("a",), False, {"max_regressions": 1}, []),
         (("a", "b"), False, {"max_regressions": 1}, [("regressions", "fail")]),
-        (
-            ("a",),
-            False,
-            {"on_regression": "warn"},
-            [("regressions", "borderline"), ("variant", "borderline")],
-        ),
+        (("a",), False, {"on_regression": "warn"}, [("regressions", "borderline")]),
         (("a",), True, {"max_regressions": 5, "on_regression": "warn"}, [("critical", "fail")]),
     ],
 )
@@ -76,10 +71,10 @@ def test_more_regressions_than_are_allowed_are_told_with_the_limit() -> None:
     assert rule.sentence.endswith("cases; 2 more cases regressed, and the gate allows 1")
 
 
-def test_the_fall_of_the_variant_that_a_regression_is_named_of_is_no_further_reason() -> None:
+def test_the_variant_that_a_regression_is_named_of_is_no_further_reason() -> None:
     report = report_of({"a": "FFF", "b": "FFF"})
     verdict = decide(report, None, regressed("a", "b"))
-    assert [rule.rule for rule in verdict.rules] == ["regressions", "variant"]
+    assert [rule.rule for rule in verdict.rules] == ["regressions"]
     assert " cases; 1 more case regressed; also, 6 of 6 runs failed" in verdict.reason
     assert "more reason" not in verdict.reason
 
@@ -286,7 +281,7 @@ def test_a_regression_is_red_if_it_is_one_even_if_every_errored_run_had_passed(
         cases={"refund": {"critical": True}},
         confirming={"refund": confirming},
     )
-    verdict = summarize(report, Gate(min_pass_rate=0.1), base, confirm_runs=7).verdict
+    verdict = summarize(report, Gate(min_pass_rate=0.1), base, confirm_runs=3).verdict
     assert verdict.status == status
     assert "more than the 5 % that the gate allows" in verdict.reason
     if status == "fail":
@@ -375,7 +370,7 @@ def test_a_regression_among_few_compared_cases_is_red_all_the_same() -> None:
     gone = {f"case {number}": "EEE" for number in range(2, 6)}
     report = report_of(many((10, "PPP")) | gone | {"case 1": "FFF"}, confirming={"case 1": "F" * 7})
     gate = Gate(min_pass_rate=0.5, max_error_rate=0.9, require_baseline=True)
-    summary = summarize(report, gate, base, confirm_runs=7)
+    summary = summarize(report, gate, base, confirm_runs=3)
     assert summary.verdict.status == "fail"
     assert summary.verdict.reason.startswith("case 1: 30 of 30 on main, 0 of 10 here")
     assert "4 of 10 cases of main were not compared: they were not graded here" in [

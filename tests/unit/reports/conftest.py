@@ -99,7 +99,7 @@ PLAIN = Gate(min_pass_rate=0.7)
 def compared(
     report: SuiteReport, *bases: SuiteReport, gate: Gate | None = PLAIN, name: str = "main"
 ) -> Summary:
-    return summarize(report, gate, baseline_of(*bases, gate=gate, name=name), confirm_runs=7)
+    return summarize(report, gate, baseline_of(*bases, gate=gate, name=name), confirm_runs=3)
 
 
 @pytest.fixture

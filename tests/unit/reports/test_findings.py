@@ -29,7 +29,7 @@ def compared(
 ) -> Summary:
     older = report_of(base, started_at=STARTED_AT - 3600)
     report = report_of(head, **changes)
-    return summarize(report, gate, baseline_of(older), confirm_runs=7)
+    return summarize(report, gate, baseline_of(older), confirm_runs=3)
 
 
 def test_a_base_branch_from_right_to_left_reorders_nothing_beside_it() -> None:
@@ -41,7 +41,7 @@ def test_a_base_branch_from_right_to_left_reorders_nothing_beside_it() -> None:
         for days in range(1, 6)
     ]
     report = report_of({"worse": "FFF", "same": "PPP"}, confirming={"worse": "F" * 7})
-    summary = summarize(report, None, baseline_of(*older, name=branch), confirm_runs=7)
+    summary = summarize(report, None, baseline_of(*older, name=branch), confirm_runs=3)
     for text in map(
         unescape,
         (markdown_of(summary), terminal_of(summary), comment_of(summary), html_of(summary)),
@@ -64,13 +64,6 @@ def test_sections_come_with_the_most_important_first(changed: Summary) -> None:
 def test_a_regressed_case_is_not_listed_as_failing_too() -> None:
     summary = compared({"a": "FFF"}, {"a": "P" * 30}, confirming={"a": "F" * 7})
     assert [group.kind for group in findings(summary).groups] == ["regressed"]
-
-
-def test_a_variant_that_is_worse_without_its_regressions_too_is_another_objection() -> None:
-    steady = {f"case {number}": "P" * 30 for number in range(20)}
-    fell = dict.fromkeys(steady, "PPF")
-    summary = compared({"a": "FFF", **fell}, {"a": "P" * 30, **steady}, confirming={"a": "F" * 7})
-    assert [group.kind for group in findings(summary).groups][:2] == ["against", "regressed"]
 
 
 def test_a_limit_that_was_not_checked_is_a_warning_and_no_objection() -> None:
@@ -173,7 +166,7 @@ def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_o
         {"a": "PPP", "gone": "PPP"}, variants=(Variant("m"),), started_at=STARTED_AT - 3600
     )
     report = report_of({"a": "PPP"}, variants=(Variant("m2"),))
-    summary = summarize(report, None, baseline_of(base), confirm_runs=7)
+    summary = summarize(report, None, baseline_of(base), confirm_runs=3)
     assert isinstance(summary.comparison, Comparison)
     assert [(each.heading, each.names) for each in matrix_changes(summary.comparison)] == [
         ("1 case removed", (("gone",),))
@@ -188,7 +181,7 @@ def test_a_variant_that_errored_throughout_is_named_as_such_and_its_cases_are_no
         ("PEE", ["1 case not compared: a on down"]),
     ):
         report = report_of({"a": ["PPP", "EEE"], "b": ["PPP", b]}, variants=variants)
-        summary = summarize(report, None, baseline_of(base), confirm_runs=7)
+        summary = summarize(report, None, baseline_of(base), confirm_runs=3)
         group = findings(summary).group("changed")
         assert group is not None
         assert [entry.line() for entry in group.entries] == lists
@@ -282,7 +275,7 @@ def over_variants(
     """Compare six variants without confirm runs, so that no suspect is named."""
     older = report_of(base, variants=SIX, started_at=STARTED_AT - 3600)
     report = report_of(head, variants=SIX, **changes)
-    return summarize(report, gate, baseline_of(older), confirm_runs="auto")
+    return summarize(report, gate, baseline_of(older), confirm_runs=10)
 
 
 def test_a_case_that_broke_on_every_variant_comes_before_one_that_fails_now_and_then() -> None:
@@ -309,16 +302,6 @@ def test_failing_cases_have_the_one_that_fell_furthest_over_all_variants_first()
         for entry in group.entries
     ]
     assert names.index("b") < names.index("a")
-
-
-def test_a_suspect_is_counted_as_such_though_further_rounds_are_as_many_runs() -> None:
-    steady = many((9, "PPP"), prefix="steady")
-    older = report_of(dict.fromkeys(["a", *steady], "P" * 30), started_at=STARTED_AT - 3600)
-    report = report_of({"a": "FFF", **steady}, confirming={"a": "FFF", **steady})
-    summary = summarize(report, None, baseline_of(older), confirm_runs=2)
-    (note,) = [note for note in findings(summary).notes if note.label == "Confirm runs"]
-    assert note.text.startswith("1 cell ran again, 3 further rounds of agent, 30 more runs, ")
-    assert note.text.endswith(": 1 regressed")
 
 
 # The run by itself.

@@ -198,7 +198,7 @@ def compared(
 ) -> Summary:
     older = report_of(base, started_at=STARTED_AT - 3600)
     report = report_of(head, **changes)
-    return summarize(report, gate, baseline_of(older), confirm_runs=7)
+    return summarize(report, gate, baseline_of(older), confirm_runs=3)
 
 
 def junit_case(summary: Summary, name: str) -> ET.Element:

@@ -37,7 +37,7 @@ def test_broken_tags_are_named_with_their_cases() -> None:
     assert [each.tag and each.tag.name for each in broken] == ["parcel", "refund"]
     for name, each in zip(("parcel", "refund"), broken, strict=True):
         assert {case.id for case in each.cases} == {f"{name}-{number}" for number in range(1, 5)}
-        assert {case.here for case in each.cases} == {"0/60"}
+        assert {case.here for case in each.cases} == {"0/48"}
         assert {case.base for case in each.cases} <= {"16/18", "17/18", "18/18"}
 
 

@@ -45,7 +45,7 @@ from ci_evals.reports.view import TEXT_CHARACTERS
 def saved(path: Path, report: SuiteReport, baseline: Baseline | None = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(
-        b"".join(json_report.render(summarize(report, None, baseline, confirm_runs=7)))
+        b"".join(json_report.render(summarize(report, None, baseline, confirm_runs=3)))
     )
     return path
 
@@ -85,7 +85,7 @@ def test_a_report_is_read_back_as_the_side_that_it_was(tmp_path: Path) -> None:
     assert [ref.id for ref in found.baseline.reports] == [report.id]
     assert evidence(found.baseline) == [(2, 3)]
     assert found.baseline.trend[0].variants[0].pass_rate == pytest.approx(5 / 6)
-    assert compare(found.head, found.baseline, confirm_runs=7).counts == {
+    assert compare(found.head, found.baseline, confirm_runs=3).counts == {
         "unchanged": 1,
         "flaky": 1,
     }
@@ -286,7 +286,7 @@ def regressed(base: Path, **report: object) -> Summary:
         confirming={"a": "FFFFFFF", "b": "FFFFFFF"},
         **report,  # type: ignore[arg-type]
     )
-    return summarize(worse, None, read_baseline([base], "capitals"), confirm_runs=7)
+    return summarize(worse, None, read_baseline([base], "capitals"), confirm_runs=3)
 
 
 def base_of(text: str = "Paris", **report: object) -> SuiteReport:
