@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ci_evals.gate.bars import has_bars
-from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS
 from ci_evals.gate.wording.rules import gate_rule_text
 from ci_evals.model.rules import Gate, TagRule
 from ci_evals.model.settings import (
@@ -143,10 +142,9 @@ def _compare_numbers(here: SuiteSettings, main: SuiteSettings) -> Iterator[Chang
         )
     mine, theirs = here.confirm_runs, main.confirm_runs
     if mine is not None and theirs is not None and mine != theirs:
-        # `auto` makes as many as it takes: any other number may be too low, unless it is the most.
-        most = MOST_CONFIRM_RUNS if theirs == "auto" else theirs
-        weaker = mine != "auto" and mine < most
-        yield ChangedSetting(what="confirm_runs", here=str(mine), main=str(theirs), weaker=weaker)
+        yield ChangedSetting(
+            what="confirm_runs", here=str(mine), main=str(theirs), weaker=mine < theirs
+        )
 
 
 # The gate.

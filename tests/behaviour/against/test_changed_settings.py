@@ -66,7 +66,7 @@ def runs_here(folder: Path) -> int:
     [
         ({}, {"providers": [MOCK]}, "agent is a mock (python)"),
         ({"confirm_runs": 7}, {"confirm_runs": 0}, "confirm_runs 0 (7)"),
-        ({}, {"confirm_runs": 3}, "confirm_runs 3 (auto)"),
+        ({}, {"confirm_runs": 3}, "confirm_runs 3 (10)"),
         ({}, {"cases": [CANCEL, FAQ]}, "without the critical case refund"),
         ({}, {"cases": [{**REFUND, "critical": False}, CANCEL, FAQ]}, "refund is not critical"),
         (

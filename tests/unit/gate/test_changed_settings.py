@@ -91,11 +91,9 @@ def test_kinds_of_providers(here: str, main: str, weaker: bool) -> None:
 @pytest.mark.parametrize(
     ("here", "main", "weaker"),
     [
-        ({"confirm_runs": 0}, {"confirm_runs": "auto"}, True),
-        ({"confirm_runs": 19}, {"confirm_runs": "auto"}, True),
-        ({"confirm_runs": 20}, {"confirm_runs": "auto"}, False),
-        ({"confirm_runs": "auto"}, {"confirm_runs": 50}, False),
+        ({"confirm_runs": 0}, {"confirm_runs": 10}, True),
         ({"confirm_runs": 2}, {"confirm_runs": 3}, True),
+        ({"confirm_runs": 20}, {"confirm_runs": 10}, False),
         ({"runs": 1, "max_runs": 5}, {"runs": 5}, False),
         ({"runs": 1, "max_runs": 4}, {"runs": 5}, True),
         ({"runs": 6}, {"runs": 5}, False),
@@ -107,9 +105,7 @@ def test_numbers_of_runs(here: dict[str, Any], main: dict[str, Any], weaker: boo
 
 def test_what_is_not_known_of_main_is_not_compared() -> None:
     provider = ProviderSettings(kind="python", own_code=True, identity="1")
-    here = settings(
-        {"a": case(runs=3)}, {"agent": provider}, runs=1, confirm_runs="auto", setup="1"
-    )
+    here = settings({"a": case(runs=3)}, {"agent": provider}, runs=1, confirm_runs=10, setup="1")
     unknown = ProviderSettings(kind="python")
     main = settings({"a": case()}, {"agent": unknown, "gone": unknown})
     assert compare_settings("main", here, main).changes == ()
