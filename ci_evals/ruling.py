@@ -1,17 +1,20 @@
 """Main's grades of the change's answers, as they come in during an invocation."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
+from ci_evals.engine.cells import Cells
 from ci_evals.gate.cells import cell_key, match_variants
 from ci_evals.model.case import Case, Variant
-from ci_evals.model.plan import CellKey, RunPlan
+from ci_evals.model.plan import RunPlan, plan_runs
 from ci_evals.model.report import RunRecord, SuiteReport
 from ci_evals.model.ruler import DroppedCase, MainRules, RuledCell, Ruler, StoredAnswers
 from ci_evals.stats.thresholds import MAX_DROPPED_SHARE
 from ci_evals.suite.types import CheckedSuite
+
+_OF_MAIN: Final = " (of main)"
 
 
 class _MainName(NamedTuple):
@@ -64,8 +67,10 @@ class Ruling:
 
     @classmethod
     def of(cls, main: str, rules: MainRules, suite: CheckedSuite) -> Self:
-        edited = dict(_edited_cases(rules, suite))
-        return cls(main, rules, suite, edited, _dropped_cases(rules, suite))
+        matched = _match_cases(rules, suite)
+        edited = dict(_edited_cases(rules, suite, matched))
+        dropped = _dropped_cases(rules, suite, frozenset(matched.values()))
+        return cls(main, rules, suite, edited, dropped)
 
     # Cases whose checks differ.
 
@@ -82,14 +87,14 @@ class Ruling:
         for row in self.edited:
             yield from plan.cells_of_row(row)
 
-    def ask(self, runs: Sequence[StoredRun], journal: Path) -> StoredAnswers:
+    def ask(self, runs: Sequence[StoredRun], plan: RunPlan, journal: Path) -> StoredAnswers:
         """Return what is asked of main to have the answers of runs in a journal graded."""
         names = {row: name.case for row, name in self.edited.items()}
         checks = {
             name: self.suite.check_fingerprints(self.suite.cases[row])
             for row, name in names.items()
         }
-        return self._ask(runs, journal, names, checks)
+        return self._ask(runs, plan, journal, names, checks)
 
     def note(self, runs: Sequence[StoredRun], passed: Sequence[bool | None]) -> None:
         """Note main's grades of the answers of runs; a run without an answer has failed."""
@@ -106,10 +111,23 @@ class Ruling:
     def suite_of_dropped(self, cases: Sequence[Case]) -> CheckedSuite:
         """Return the change's suite with cases of main instead of its own.
 
-        A reworded case has the name of the change's own, so all have names that no case has.
+        A reworded case has the name of the change's own, so all have names that no case has. Those
+        are left out that the change's prompts cannot ask.
         """
-        renamed = [replace(case, id=f"{case.id} (of main)") for case in cases]
-        return replace(self.suite, cases=renamed)
+        askable = [case for case in cases if self._can_ask(case)]
+        return replace(
+            self.suite, cases=[replace(case, id=f"{case.id}{_OF_MAIN}") for case in askable]
+        )
+
+    def _can_ask(self, case: Case) -> bool:
+        suite = replace(self.suite, cases=[case])
+        cells = Cells(suite, plan_runs(suite.cases, suite.columns, 1))
+        try:
+            for number in range(len(cells.plan)):
+                cells.cell(number)
+        except Exception:  # noqa: BLE001  a template over vars that main's case does not have
+            return False
+        return True
 
     def runs_of_dropped(
         self, plan: RunPlan, records: Mapping[int, RunRecord]
@@ -117,65 +135,62 @@ class Ruling:
         """Return the runs of cases of main."""
         return list(_stored_runs(plan, records, range(len(plan))))
 
-    def ask_dropped(
-        self, cases: Sequence[Case], runs: Sequence[StoredRun], journal: Path
-    ) -> StoredAnswers:
+    def ask_dropped(self, runs: Sequence[StoredRun], plan: RunPlan, journal: Path) -> StoredAnswers:
         """Return what is asked of main to have the answers to cases of main graded."""
-        return self._ask(runs, journal, {row: case.id for row, case in enumerate(cases)}, {})
+        names = {row: _name_on_main(case) for row, case in enumerate(plan.cases)}
+        return self._ask(runs, plan, journal, names, {})
 
     def note_dropped(
-        self, cases: Sequence[Case], runs: Sequence[StoredRun], passed: Sequence[bool | None]
+        self, runs: Sequence[StoredRun], plan: RunPlan, passed: Sequence[bool | None]
     ) -> None:
         """Note main's grades of the answers to cases of main."""
-        by_row: dict[int, list[bool]] = {}
+        grades: dict[str, list[bool]] = {}
         for run, passes in _with_unanswered(runs, passed):
             if passes is not None:
-                by_row.setdefault(run.cell // len(self.suite.columns), []).append(passes)
-        for row, grades in by_row.items():
-            name = cases[row].id
-            critical = self.rules.settings.cases[name].critical
-            dropped = DroppedCase(
-                case=name, critical=critical, passed=sum(grades), graded=len(grades)
+                grades.setdefault(_name_on_main(plan.case(run.cell)), []).append(passes)
+        self._asked = [
+            DroppedCase(
+                case=name,
+                fingerprint=self.rules.cases[name].fingerprint,
+                critical=self.rules.settings.cases[name].critical,
+                passed=sum(of_case),
+                graded=len(of_case),
             )
-            self._asked.append(dropped)
+            for name, of_case in grades.items()
+        ]
 
     # Both.
 
     def _ask(
         self,
         runs: Iterable[StoredRun],
+        plan: RunPlan,
         journal: Path,
         names: Mapping[int, str],
         checks: Mapping[str, Sequence[str]],
     ) -> StoredAnswers:
-        columns = self.suite.columns
-        matched: Mapping[Variant, Variant] = match_variants(columns, self.rules.variants)
+        matched: Mapping[Variant, Variant] = match_variants(plan.variants, self.rules.variants)
         cells, offsets = [], []
         for run in runs:
             if run.offset is not None:
-                row, column = divmod(run.cell, len(columns))
                 # The checks of a case are the same on every variant.
-                variant = matched.get(columns[column], self.rules.variants[0])
-                cells.append(cell_key(names[row], variant))
+                variant = matched.get(plan.variant(run.cell), self.rules.variants[0])
+                cells.append(cell_key(names[plan.row(run.cell)], variant))
                 offsets.append(run.offset)
         return StoredAnswers(journal=journal, cells=cells, offsets=offsets, checks=checks)
 
-    def ruler(self, keys: Sequence[CellKey]) -> Ruler:
-        """Return all grades so far.
-
-        Args:
-            keys: the names of the cells in the report.
-        """
+    def ruler(self, plan: RunPlan) -> Ruler:
+        """Return all grades so far, of the cells of a plan of the suite."""
         cells = []
         for cell, grades in self._passed.items():
-            case, provider, prompt = keys[cell]
+            case, provider, prompt = plan.key(cell)
             known = {run: passes for run, passes in grades.items() if passes is not None}
             if known:  # otherwise, its own grades are all there is
                 ruled = RuledCell(
                     case=case,
                     provider=provider,
                     prompt=prompt,
-                    fingerprint=self.edited[cell // len(self.suite.columns)].fingerprint,
+                    fingerprint=self.edited[plan.row(cell)].fingerprint,
                     passed=known,
                 )
                 cells.append(ruled)
@@ -197,41 +212,52 @@ def _with_unanswered(
         yield run, False if run.offset is None else next(grades)
 
 
-def _edited_cases(rules: MainRules, suite: CheckedSuite) -> Iterator[tuple[int, _MainName]]:
-    """Yield the rows of cases that ask what a case of main asks, and check the answer otherwise.
+def _match_cases(rules: MainRules, suite: CheckedSuite) -> Mapping[int, str]:
+    """Return the case of main that asks the same as the case in each row, where there is one.
 
-    A case of main that is gone may be the same under another name.
+    One of the same name comes first, then one under another name; none counts twice.
     """
-    mine = {case.id for case in suite.cases}
-    gone = {
-        _question(case.fingerprint): name for name, case in rules.cases.items() if name not in mine
+    questions = [_question(suite.case_fingerprint(row)) for row in range(len(suite.cases))]
+    theirs = {name: _question(case.fingerprint) for name, case in rules.cases.items()}
+    matched = {
+        row: case.id
+        for row, case in enumerate(suite.cases)
+        if theirs.get(case.id) == questions[row]
     }
-    for row, case in enumerate(suite.cases):
-        fingerprint = suite.case_fingerprint(row)
-        name = case.id
-        if name not in rules.cases:
-            name = gone.get(_question(fingerprint), name)
-        theirs = rules.cases.get(name)
-        if (
-            theirs is not None
-            and theirs.fingerprint != fingerprint
-            and _question(theirs.fingerprint) == _question(fingerprint)
-        ):
-            yield row, _MainName(name, theirs.fingerprint)
+    left: dict[str, list[str]] = {}
+    for name in theirs.keys() - set(matched.values()):
+        left.setdefault(theirs[name], []).append(name)
+    for row, question in enumerate(questions):
+        if row not in matched and left.get(question):
+            matched[row] = min(left[question])
+            left[question].remove(matched[row])
+    return matched
 
 
-def _dropped_cases(rules: MainRules, suite: CheckedSuite) -> Sequence[str]:
+def _edited_cases(
+    rules: MainRules, suite: CheckedSuite, matched: Mapping[int, str]
+) -> Iterator[tuple[int, _MainName]]:
+    """Yield the rows of cases that ask what a case of main asks, and check the answer otherwise."""
+    for row, name in matched.items():
+        theirs = rules.cases[name].fingerprint
+        if theirs != suite.case_fingerprint(row):
+            yield row, _MainName(name, theirs)
+
+
+def _dropped_cases(rules: MainRules, suite: CheckedSuite, asked: Container[str]) -> Sequence[str]:
     """Return the cases of main that no case of a suite asks, critical ones first.
 
-    None if only a part of the suite was selected.
+    None if only a part of the suite was selected. Those in quarantine are known to fail.
     """
     if suite.selection is not None:
         return ()
-    asked = {_question(suite.case_fingerprint(row)) for row in range(len(suite.cases))}
-    dropped = [
-        name for name, case in rules.cases.items() if _question(case.fingerprint) not in asked
-    ]
-    return sorted(dropped, key=lambda name: not rules.settings.cases[name].critical)
+    known = rules.settings.cases
+    dropped = [name for name in rules.cases if name not in asked and not known[name].quarantined]
+    return sorted(dropped, key=lambda name: not known[name].critical)
+
+
+def _name_on_main(case: Case) -> str:
+    return case.id.removesuffix(_OF_MAIN)
 
 
 def _question(fingerprint: str) -> str:

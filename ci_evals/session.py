@@ -73,7 +73,7 @@ from ci_evals.model.report import (
     move_records,
 )
 from ci_evals.model.result import Result, RunError
-from ci_evals.model.ruler import MainRules, StoredAnswers
+from ci_evals.model.ruler import MainRules, Ruler, StoredAnswers
 from ci_evals.model.rules import Budget, Gate
 from ci_evals.model.settings import ChangedSettings, SuiteSettings
 from ci_evals.providers.base import ProviderOptions
@@ -126,8 +126,13 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
     async def show_cases(self, names: Sequence[str]) -> Sequence[Case] | NoComparison:
         """Return cases of main's suite without what is expected, or why they are not known."""
 
-    async def grade(self, answers: StoredAnswers) -> Sequence[bool | None] | NoComparison:
-        """Return whether each answer passes main's checks, or why that is not known."""
+    async def grade(
+        self, answers: StoredAnswers, note_spending: Callable[[float, int], None]
+    ) -> Sequence[bool | None] | NoComparison:
+        """Return whether each answer passes main's checks, or why that is not known.
+
+        Judges cost: each call of `note_spending` is told the cost in USD and the tokens so far.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -545,6 +550,7 @@ class _Session:
     start: float = field(default_factory=time.perf_counter)
     _main_runs: asyncio.Task[Baseline | NoComparison] | None = None
     _ruling: "Ruling | None" = None
+    _lack_of_rules: Ruler | None = None
     _changed_settings: ChangedSettings | None = None
 
     async def execute(self, stop: Stop) -> SuiteReport:
@@ -687,7 +693,7 @@ class _Session:
                 self._ruling = Ruling.of(main.name, rules, invocation.suite)
                 self._compare_settings(main.name, invocation.suite.settings, rules.settings)
                 return
-            self._note_lack_of_rules(rules)
+            self._note_lack_of_rules(main, rules)
         base = invocation.baseline
         if isinstance(base, Baseline) and base.settings is not None:
             # The command line may have set the number of confirm runs there.
@@ -751,11 +757,12 @@ class _Session:
         self.watcher.note_decision(
             f"grading {number_of(len(runs), 'answer')} by the checks of {main.name}"
         )
-        graded = main.grade(ruling.ask(runs, self.invocation.journal))
+        asked = ruling.ask(runs, report.plan, self.invocation.journal)
+        graded = main.grade(asked, self._note_spending)
         passed = await self._ask_main(main, graded)
         if isinstance(passed, NoComparison):
             self._ruling = None
-            self._note_lack_of_rules(passed)
+            self._note_lack_of_rules(main, passed)
         else:
             ruling.note(runs, passed)
 
@@ -770,29 +777,41 @@ class _Session:
             return
         cases = await self._ask_main(main, main.show_cases(ruling.dropped_to_ask))
         if isinstance(cases, NoComparison):
-            self._note_lack_of_rules(cases)
+            self._note_lack_of_rules(main, cases)
             return
         suite = ruling.suite_of_dropped(cases)
         plan = plan_runs(suite.cases, suite.columns, suite.runs)
         part = self._take_over(plan, {}, suite)
-        asking = f"asking {number_of(len(cases), 'case')} of {main.name}"
+        asking = f"asking {number_of(len(plan.cases), 'case')} of {main.name}"
         if part.missing:
             self.watcher.note_decision(f"{asking}: {_first_names(case.id for case in cases)}")
         part.load_into(self.run, asking)
         await self.run.run()
         runs = ruling.runs_of_dropped(plan, part.records)
-        graded = main.grade(ruling.ask_dropped(cases, runs, invocation.journal))
+        asked = ruling.ask_dropped(runs, plan, invocation.journal)
+        graded = main.grade(asked, self._note_spending)
         passed = await self._ask_main(main, graded)
         if isinstance(passed, NoComparison):
-            self._note_lack_of_rules(passed)
+            self._note_lack_of_rules(main, passed)
         else:
-            ruling.note_dropped(cases, runs, passed)
+            ruling.note_dropped(runs, plan, passed)
 
-    def _note_lack_of_rules(self, why: NoComparison) -> None:
+    def _note_lack_of_rules(self, main: OtherSide, why: NoComparison) -> None:
+        """Say once why main's checks grade nothing more."""
         baseline = self.invocation.baseline
         is_known = isinstance(baseline, NoComparison) and why.reason in baseline.reason
         if not is_known:
             self.watcher.note_decision(f"not graded by main's checks: {why.reason}")
+            self._lack_of_rules = Ruler(main=main.name, problem=why.reason)
+
+    def _ruler(self, plan: RunPlan) -> Ruler | None:
+        """Return main's grades of the cells of a plan, without secrets in their names."""
+        lack, ruler = self._lack_of_rules, None
+        if self._ruling is not None:
+            ruler = self._ruling.ruler(plan)
+            if lack is not None:
+                ruler = replace(ruler, problem=lack.problem)
+        return self.redactor.clean(ruler or lack)
 
     def _note_spending(self, cost_usd: float, tokens: int) -> None:
         """Count what main has spent so far; end main's runs if that uses up the budget."""
@@ -1046,7 +1065,7 @@ class _Session:
             looks=evidence.looks,
             settled=evidence.settled,
             confirmation=confirmation,
-            ruler=self._ruling.ruler(part.plan.keys) if self._ruling else None,
+            ruler=self._ruler(part.plan),
             changed_settings=self._changed_settings,
         )
 

@@ -1,25 +1,32 @@
 """Grades the answers in a journal by the checks of another version of their suite."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ci_evals.engine.cells import Cells, PreparedCell
-from ci_evals.engine.grading import grade_answer
+from ci_evals.engine.grading import RunOutcome, grade_answer
 from ci_evals.engine.journal import decode_entry, read_lines, restore_output
 from ci_evals.engine.judges import ask_each
 from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.request import Answer
-from ci_evals.model.result import Grade, Result
+from ci_evals.model.result import Grade, Judging, Result
 from ci_evals.model.ruler import StoredAnswers
 from ci_evals.suite.types import CheckedSuite
 
 
-async def grade_stored(suite: CheckedSuite, answers: StoredAnswers) -> list[bool | None]:
+async def grade_stored(
+    suite: CheckedSuite, answers: StoredAnswers, note_judging: Callable[[Judging], None]
+) -> list[bool | None]:
     """Grade answers by the checks of a suite, and return whether each passes.
 
     Where a judge is the same as before, its grade is taken over. None for an answer that could not
     be graded, and for one that fixtures took part in: what graders would look at is gone.
+
+    Args:
+        suite: the suite.
+        answers: the answers.
+        note_judging: called with the calls of judges for each answer that they have graded.
 
     Raises:
         ConfigError: a judge or a grader cannot be opened.
@@ -39,7 +46,12 @@ async def grade_stored(suite: CheckedSuite, answers: StoredAnswers) -> list[bool
             if cell.setup:
                 return None
             known = tuple(_known_grades(suite, cell, result, answers.checks.get(cell.case.id, ())))
-            return await _passes(cell, result, known, opened, answers.journal.parent)
+            outcome = await _grade(cell, result, known, opened, answers.journal.parent)
+            if outcome.judging is not None:
+                note_judging(outcome.judging)
+            if outcome.status == "errored":
+                return None
+            return outcome.status == "passed"
 
         return await ask_each(stored, grade, at_once=suite.max_concurrency)
 
@@ -53,17 +65,14 @@ def _known_grades(
         yield grades.get(check)
 
 
-async def _passes(
+async def _grade(
     cell: PreparedCell,
     result: Result,
     known: Sequence[Grade | None],
     opened: OpenSuite,
     folder: Path,
-) -> bool | None:
+) -> RunOutcome:
     assert result.response is not None
     response = restore_output(result.response, folder)
     answer = Answer(cell.request(result.run), response, result.latency_s, result.cost_usd)
-    outcome = await grade_answer(answer, opened.judges, known, opened.executor)
-    if outcome.status == "errored":
-        return None
-    return outcome.status == "passed"
+    return await grade_answer(answer, opened.judges, known, opened.executor)

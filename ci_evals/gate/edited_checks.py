@@ -4,20 +4,18 @@ A change is free to edit its checks, but not to clear itself by that. So what is
 checks alone never blocks, and never goes unsaid.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ci_evals.gate.bars import judge_scopes
-from ci_evals.gate.baseline import add_tallies
-from ci_evals.gate.cells import CellComparison
-from ci_evals.gate.compare import Comparison
+from ci_evals.gate.baseline import reported_cells
+from ci_evals.gate.compare import Comparison, compare
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.model.report import RunRecord, SuiteReport, Tally
 from ci_evals.model.ruler import RuledCell, Ruler
 from ci_evals.model.rules import Gate
-from ci_evals.stats.exact_tests import fisher_lower, stratified_lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +35,45 @@ class EditedChecks:
         report: all results.
         ruler: main's grades.
         comparison: the comparison with main, by these grades; None if there is none.
+        rules: the change's own rules for merging.
     """
 
     report: SuiteReport
     ruler: Ruler
     comparison: Comparison | None
+    rules: Gate
 
     @cached_property
-    def graded_twice(self) -> GradedTwice:
-        """The planned answers that both sides' checks have graded."""
-        mains = own = answers = 0
-        for cell, ruled in self._ruled_cells():
-            for run in self._planned(cell):
-                record = self.report.records.get(self.report.plan.index(cell, run))
-                passed = ruled.passed.get(run)
-                if record is not None and record.graded and passed is not None:
-                    answers += 1
-                    mains += passed
-                    own += record.status == "passed"
-        return GradedTwice(mains, own, answers)
+    def by_cell(self) -> Mapping[CellKey, GradedTwice]:
+        """The planned answers of each cell that both sides' checks have graded."""
+        found = {}
+        for number, ruled in self._ruled_cells():
+            both = [*self._both(self.report, number, ruled)]
+            mains, own = [sum(passed) for passed in zip(*both, strict=True)] or (0, 0)
+            found[ruled.key] = GradedTwice(mains, own, len(both))
+        return found
 
     @property
-    def are_looser(self) -> bool:
+    def graded_twice(self) -> GradedTwice:
+        """All of these answers."""
+        return _add(self.by_cell.values())
+
+    @property
+    def looser(self) -> GradedTwice:
+        """The answers of the cells of which the change's own checks pass more."""
+        return _add(cell for cell in self.by_cell.values() if cell.own > cell.mains)
+
+    @property
+    def stricter(self) -> GradedTwice:
+        """The answers of the cells of which the change's own checks pass fewer."""
+        return _add(cell for cell in self.by_cell.values() if cell.own < cell.mains)
+
+    @property
+    def hide_something(self) -> bool:
         """Return True if they pass answers for which main's gate or the comparison would be red."""
-        graded = self.graded_twice
-        if graded.mains >= graded.own:
-            return False
-        return bool(self.excused_cells or self.excused_variants or self._is_red_by_main)
+        if self.excused_cells or self.excused_variants:
+            return True
+        return bool(self.looser.answers) and self._is_red_by_main
 
     @property
     def _is_red_by_main(self) -> bool:
@@ -73,47 +83,67 @@ class EditedChecks:
         have in common is, too: it would only widen the bounds.
         """
         tallies = [counts.tally for counts in self.report.by_cell]
-        for cell, ruled in self._ruled_cells():
-            planned = [ruled.passed[run] for run in self._planned(cell) if run in ruled.passed]
-            tallies[cell] = Tally(sum(planned), len(planned))
+        for number, ruled in self._ruled_cells():
+            cell = self.by_cell[ruled.key]
+            tallies[number] = Tally(cell.mains, cell.answers)
         scopes = judge_scopes(self.report, tallies, self.ruler.gate or Gate(), {})
         return any(each.status == "fail" and each.kind != "metric" for each in scopes)
 
     @cached_property
     def excused_cells(self) -> frozenset[CellKey]:
         """The cells that got worse by main's checks, and not by the change's own."""
-        if self.comparison is None:
+        if self.comparison is None or self._by_own is None:
             return frozenset()
-        alpha = self.comparison.alpha
-        return frozenset(
-            cell.key
-            for cell in self.comparison.select("regressed")
-            if cell.key in self.ruler.by_key
-            and fisher_lower(*self._own_runs(cell), *cell.base) > alpha
-        )
+        worse = {cell.key for cell in self._by_own.select("regressed")}
+        looser = {key for key, cell in self.by_cell.items() if cell.own > cell.mains}
+        by_main = {cell.key for cell in self.comparison.select("regressed")}
+        return frozenset(by_main & looser - worse)
 
     @cached_property
     def excused_variants(self) -> frozenset[Variant]:
         """The variants that are worse as a whole by main's checks, and not by the change's own."""
-        if self.comparison is None:
+        if self.comparison is None or self._by_own is None:
             return frozenset()
-        ruled = {cell.variant for cell in self.ruler.cells}
-        found = set()
-        for worse in self.comparison.worse_variants():
-            cells = [cell for cell in self.comparison.cells if cell.variant == worse.variant]
-            tables = [(*self._own_runs(cell), *cell.base) for cell in cells if cell.p is not None]
-            if worse.variant in ruled and stratified_lower(tables) > self.comparison.alpha:
-                found.add(worse.variant)
-        return frozenset(found)
+        worse = {each.variant for each in self._by_own.worse_variants()}
+        by_main = self.comparison.worse_variants()
+        looser = {Variant(*key[1:]) for key, cell in self.by_cell.items() if cell.own > cell.mains}
+        return frozenset({each.variant for each in by_main} & looser - worse)
 
-    def _own_runs(self, cell: CellComparison) -> Tally:
-        """Return all fresh runs of a cell by the change's own checks."""
-        report = self.report
-        number = self._numbers[cell.key]
-        runs = [report.fresh(number)]
-        if report.confirmation is not None:
-            runs.append(report.confirmation.fresh(number))
-        return add_tallies(runs)
+    @cached_property
+    def _by_own(self) -> Comparison | None:
+        """The comparison by the change's own checks, of the same cells with the same runs."""
+        if self.comparison is None:
+            return None
+        cells = []
+        for ruled in self.ruler.cells:
+            number = self._numbers.get(ruled.key)
+            if number is not None:
+                cells.append(replace(ruled, passed=dict(self._own(number, ruled))))
+        own = replace(self.report, ruler=replace(self.ruler, cells=tuple(cells)))
+        return compare(
+            reported_cells(own, self.rules),
+            self.comparison.baseline,
+            confirm_runs=self.comparison.confirm_runs,
+            alpha=self.comparison.alpha,
+            max_regressions=self.rules.max_regressions,
+            is_selection=self.report.suite.selection is not None,
+        )
+
+    def _own(self, number: int, ruled: RuledCell) -> Iterator[tuple[int, bool]]:
+        """Yield the number of each run that main has graded, and whether it passes here."""
+        for report in (self.report, self.report.confirmation):
+            if report is not None:
+                for run, record in _graded(report, number):
+                    if run in ruled.passed:
+                        yield run, record.status == "passed"
+
+    def _both(
+        self, report: SuiteReport, number: int, ruled: RuledCell
+    ) -> Iterator[tuple[bool, bool]]:
+        """Yield whether each graded run of a cell passes main's checks, and the change's own."""
+        for run, record in _graded(report, number):
+            if run in ruled.passed:
+                yield ruled.passed[run], record.status == "passed"
 
     def _ruled_cells(self) -> Iterator[tuple[int, RuledCell]]:
         for ruled in self.ruler.cells:
@@ -121,18 +151,33 @@ class EditedChecks:
             if number is not None and self.report.plan.case(number).quarantine is None:
                 yield number, ruled
 
-    def _planned(self, cell: int) -> range:
-        """Return the numbers of a cell's planned runs."""
-        first = self.report.plan.first_runs[cell]
-        return range(first, first + self.report.plan.runs(cell))
-
     @cached_property
     def _numbers(self) -> dict[CellKey, int]:
         return {key: number for number, key in enumerate(self.report.plan.keys)}
 
 
-def edited_checks(report: SuiteReport, comparison: Comparison | None) -> EditedChecks | None:
+def _graded(report: SuiteReport, cell: int) -> Iterator[tuple[int, RunRecord]]:
+    """Yield the number and the record of each graded run of a cell."""
+    plan = report.plan
+    for run, index in enumerate(plan.indices(cell), plan.first_runs[cell]):
+        record = report.records.get(index)
+        if record is not None and record.graded:
+            yield run, record
+
+
+def _add(cells: Iterable[GradedTwice]) -> GradedTwice:
+    mains = own = answers = 0
+    for cell in cells:
+        mains += cell.mains
+        own += cell.own
+        answers += cell.answers
+    return GradedTwice(mains, own, answers)
+
+
+def edited_checks(
+    report: SuiteReport, comparison: Comparison | None, rules: Gate
+) -> EditedChecks | None:
     """Return the report with main's grades of its answers; None if there are none."""
     if report.ruler is None or not report.ruler.cells:
         return None
-    return EditedChecks(report, report.ruler, comparison)
+    return EditedChecks(report, report.ruler, comparison, rules)

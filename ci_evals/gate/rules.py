@@ -100,9 +100,9 @@ def rule_verdicts(
         main, compared = report.ruler.main, None
         if isinstance(comparison, Comparison):
             compared = comparison
-        edited = edited_checks(report, compared)
-        if edited is not None and edited.are_looser:
-            text = looser_checks_sentence(main, edited.graded_twice)
+        edited = edited_checks(report, compared, rules)
+        if edited is not None and edited.hide_something:
+            text = looser_checks_sentence(main, edited.looser)
             cells = tuple(sorted(edited.excused_cells, key=str))
             yield RuleVerdict("checks", "borderline", text, cells)
         dropped = dropped_cases(report.ruler, compared, rules.alpha)

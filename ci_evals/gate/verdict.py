@@ -37,6 +37,7 @@ from ci_evals.gate.wording.rules import quarantine_clause, stricter_checks_claus
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import Bounds, look_confidence, population_rate
 
@@ -283,9 +284,9 @@ def _judge(
     if report.ruler is not None and verdict.status in {"fail", "borderline"}:
         from ci_evals.gate.edited_checks import edited_checks
 
-        edited = edited_checks(report, None)
+        edited = edited_checks(report, None, rules)
         if edited is not None:
-            clause = stricter_checks_clause(edited.ruler.main, edited.graded_twice)
+            clause = stricter_checks_clause(edited.ruler.main, edited.stricter)
             return replace(verdict, further=(*verdict.further, *_present(clause)))
     return verdict
 
@@ -322,7 +323,28 @@ def _with_errored_as_passed(report: SuiteReport) -> SuiteReport:
     for index, record in report.records.items():
         if record.status == "errored":
             records[index] = record._replace(status="passed")
-    return replace(report, records=records)
+    if report.ruler is None:
+        return replace(report, records=records)
+    # Main's checks have no answer of these, either.
+    ruler = _with_passed(report.ruler, report)
+    if report.confirmation is not None:
+        ruler = _with_passed(ruler, report.confirmation)
+    return replace(report, records=records, ruler=ruler)
+
+
+def _with_passed(ruler: Ruler, report: SuiteReport) -> Ruler:
+    """Return main's grades as if the runs of a report that errored had passed."""
+    plan, cells = report.plan, []
+    numbers = {key: number for number, key in enumerate(plan.keys)}
+    for cell in ruler.cells:
+        passed = dict(cell.passed)
+        if (number := numbers.get(cell.key)) is not None:
+            for run, index in enumerate(plan.indices(number), plan.first_runs[number]):
+                record = report.records.get(index)
+                if record is not None and not record.graded:
+                    passed[run] = True
+        cells.append(replace(cell, passed=passed))
+    return replace(ruler, cells=tuple(cells))
 
 
 def _tallies(report: SuiteReport) -> list[Tally]:

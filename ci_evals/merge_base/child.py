@@ -30,7 +30,7 @@ from ci_evals.merge_base.environment import is_of_change
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Checkout, RunRecord, SuiteReport
-from ci_evals.model.result import Result
+from ci_evals.model.result import Judging, Result
 from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.providers.subprocess import kill_all
 from ci_evals.reports import report_json
@@ -188,6 +188,12 @@ class _Spending(Watcher):
         del result
         self._answers.send({"spent": self.so_far})
 
+    def note_judging(self, judging: Judging) -> None:
+        """Count calls of judges that grade answers of the change."""
+        self._cost_usd += judging.cost_usd or 0.0
+        self._tokens += judging.input_tokens + judging.output_tokens
+        self._answers.send({"spent": self.so_far})
+
 
 def serve() -> None:
     """Do jobs until stdin ends."""
@@ -266,10 +272,16 @@ class _Main:
                 done = Done(rules=self._loaded.main_rules())
             case CasesJob():
                 wanted = frozenset(job.names)
-                cases = [case for case in self._suite.cases if case.id in wanted]
-                done = Done(cases=[replace(case, expect=()) for case in cases])
+                # A simulated user needs a provider of main's, which the change may not have.
+                cases = [
+                    replace(case, expect=())
+                    for case in self._suite.cases
+                    if case.id in wanted and case.user is None
+                ]
+                done = Done(cases=cases)
             case GradeJob():
-                done = Done(passed=asyncio.run(grade_stored(self._suite, job.answers)))
+                note = self._spending.note_judging
+                done = Done(passed=asyncio.run(grade_stored(self._suite, job.answers, note)))
         return replace(done, foreign=_foreign_modules(self._named.root))
 
     def _run_plan(self) -> Done:

@@ -260,14 +260,17 @@ class MainSide:
             return self._not_run(error)
         return done.cases
 
-    async def grade(self, answers: StoredAnswers) -> Sequence[bool | None] | NoComparison:
+    async def grade(
+        self, answers: StoredAnswers, note_spending: Callable[[float, int], None]
+    ) -> Sequence[bool | None] | NoComparison:
         """Return whether each answer passes main's checks, or why that is not known.
 
         Args:
             answers: the answers, with cells of main's suite.
+            note_spending: called with the cost in USD and the tokens of all runs and judges so far.
         """
         try:
-            done = await self._do(GradeJob(answers=answers), _ignore_spending)
+            done = await self._do(GradeJob(answers=answers), note_spending)
         except _FAILURES as error:
             return self._not_run(error)
         return done.passed
@@ -529,15 +532,17 @@ async def _ask(running: _Running, job: Job, note_spending: Callable[[float, int]
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(TypeAdapter[Job](Job).dump_json(job) + b"\n")
-    async for line in process.stdout:
-        answer = json.loads(line)
-        match answer:
-            case {"spent": [cost_usd, tokens]}:
-                note_spending(cost_usd, tokens)
-            case {"problem": problem}:
-                raise MainError(problem)
-            case {"done": done}:
-                return TypeAdapter(Done).validate_python(done)
+    try:
+        async for line in process.stdout:
+            match json.loads(line):
+                case {"spent": [cost_usd, tokens]}:
+                    note_spending(cost_usd, tokens)
+                case {"problem": problem}:
+                    raise MainError(problem)
+                case {"done": done}:
+                    return TypeAdapter(Done).validate_python(done)
+    except ValueError as error:  # a line that is too long, or not of ours
+        raise MainError("its answer cannot be read") from error
     text = f"its process {_describe_end(await process.wait())}"
     if last := _last_line(log):
         text += f": {last}"

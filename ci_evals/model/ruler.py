@@ -90,12 +90,14 @@ class DroppedCase:
 
     Attributes:
         case: its id in main's suite.
+        fingerprint: identifies its question and its grading there.
         critical: its regression is always red, on main.
         passed: how many answers of the change pass main's checks, over all variants.
         graded: how many main's checks have graded.
     """
 
     case: str
+    fingerprint: str
     critical: bool
     passed: int
     graded: int
@@ -111,13 +113,15 @@ class Ruler:
         cells: the cells that main's checks have graded.
         dropped: cases of main that the change no longer has as they were.
         dropped_unasked: how many more of these there are, which were not asked.
+        problem: why not all of this is known; empty if it is.
     """
 
     main: str
-    gate: Gate | None
+    gate: Gate | None = None
     cells: tuple[RuledCell, ...] = ()
     dropped: tuple[DroppedCase, ...] = ()
     dropped_unasked: int = 0
+    problem: str = ""
 
     @cached_property
     def by_key(self) -> Mapping[CellKey, RuledCell]:

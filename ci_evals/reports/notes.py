@@ -255,6 +255,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     yield from _outage_notes(summary)
     if report.looks is not None:
         yield Note("Looks", _looks(report.looks))
+    yield from _ruler_notes(summary)
     if isinstance(comparison, NoComparison):
         yield Note("Not compared", comparison.reason)
     if report.changed_settings is not None and report.changed_settings.changes:
@@ -278,36 +279,32 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     if changed and report.changed_settings is None:  # else, they are among the settings
         yield Note("Gate changed", "; ".join(changed), brief=True)
     yield from drift_notes(summary)
-    yield from _main_checks_notes(report, comparison)
-    yield from _dropped_notes(report, comparison)
     yield from _regrading_notes(comparison)
     yield from _confirmation_notes(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)
 
 
-def _main_checks_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
-    """`of main (edd0972) pass 0 of 50 answers, whose checks this change has edited; its own, …`."""
-    if report.ruler is None:
-        return
-    from ci_evals.gate.edited_checks import edited_checks
-
-    edited = edited_checks(report, comparison)
-    if edited is None:
-        return
-    graded = edited.graded_twice
-    answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
-    text = f"of {edited.ruler.main} pass {answers}, whose checks this change has edited"
-    yield Note("Checks", f"{text}; its own, {graded.own:,}")
-
-
-def _dropped_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
-    if report.ruler is None or not report.ruler.dropped:
+def _ruler_notes(summary: Summary) -> Iterator[Note]:
+    """Yield notes on what main's checks have graded, and why not more."""
+    report, ruler = summary.report, summary.report.ruler
+    if ruler is None:
         return
     from ci_evals.gate.dropped_cases import dropped_cases
+    from ci_evals.gate.edited_checks import edited_checks
 
-    dropped = dropped_cases(report.ruler, comparison, comparison.alpha)
-    yield Note("Dropped", dropped_sentence(report.ruler.main, dropped))
+    rules = summary.gate or Gate()
+    edited = edited_checks(report, summary.compared, rules)
+    if edited is not None:
+        graded = edited.graded_twice
+        answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
+        text = f"of {name_of(ruler.main)} pass {answers}, whose checks this change has edited"
+        yield Note("Checks", f"{text}; its own, {graded.own:,}")
+    if ruler.problem:
+        yield Note("Checks", f"not graded by main's: {one_line(ruler.problem, 300)}", brief=True)
+    if ruler.dropped or ruler.dropped_unasked:
+        dropped = dropped_cases(ruler, summary.compared, rules.alpha)
+        yield Note("Dropped", dropped_sentence(ruler.main, dropped))
 
 
 def _outage_notes(summary: Summary) -> Iterator[Note]:

@@ -32,6 +32,7 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs
 from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result, encode_result, every_grade
+from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import ConfirmRuns, Gate
 from ci_evals.model.settings import CaseSettings, ProviderSettings, SuiteSettings
 from ci_evals.reports.report_json import (
@@ -148,6 +149,9 @@ class SavedReport:
 
         If a quarter of a variant's runs failed without an answer, these runs are not counted.
         """
+        # Main's grades are those of another suite's checks.
+        if self.report.ruler is not None:
+            return replace(self, report=replace(self.report, ruler=None)).baseline
         own = report_ref(self.report)
         references = {own.id: own}
         trend = [trend_point(self.report)]
@@ -288,6 +292,7 @@ def _restore_report(document: Measured) -> SuiteReport:
         ruler=document.ruler,
         changed_settings=document.changed_settings,
     )
+    _check_ruler(document.ruler, plan, further)
     if further.total:
         report.confirmation = replace(
             report,
@@ -300,6 +305,24 @@ def _restore_report(document: Measured) -> SuiteReport:
             settled=None,
         )
     return report
+
+
+def _check_ruler(ruler: Ruler | None, plan: RunPlan, further: RunPlan) -> None:
+    """Refuse main's grades of runs that the report does not have, and impossible counts."""
+    if ruler is None:
+        return
+    numbers = {key: number for number, key in enumerate(plan.keys)}
+    if len(ruler.by_key) != len(ruler.cells):
+        raise ContradictionError("`ruler` has two entries of a cell")
+    for cell in ruler.cells:
+        number = numbers.get(cell.key)
+        runs = 0 if number is None else plan.runs(number) + further.runs(number)
+        if not all(1 <= run <= runs for run in cell.passed):
+            raise ContradictionError(f"`ruler` has a run of {cell.case!r} that the report lacks")
+    counts = [ruler.dropped_unasked, *(case.graded for case in ruler.dropped)]
+    possible = all(0 <= count <= MOST_RUNS for count in counts)
+    if not possible or not all(0 <= case.passed <= case.graded for case in ruler.dropped):
+        raise ContradictionError("`ruler.dropped` has impossible counts")
 
 
 def report_so_far(

@@ -212,17 +212,17 @@ def looser_checks_sentence(main: str, graded: "GradedTwice") -> str:
     """`by the checks of main (5e1369d), 0 of 70 answers pass; by this branch's, 70 of 70`."""
     answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
     own = f"{graded.own:,} of {graded.answers:,}"
-    return f"by the checks of {main}, {answers} pass; by this branch's, {own}"
+    return f"by the checks of {name_of(main)}, {answers} pass; by this branch's, {own}"
 
 
 def stricter_checks_clause(main: str, graded: "GradedTwice") -> str:
     """`by the checks of main (5e1369d), 70 of 70 answers pass: the new ones fail some`; empty if
     the branch's own checks are not stricter.
     """
-    if graded.own >= graded.mains:
+    if not graded.answers:
         return ""
     answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
-    return f"by the checks of {main}, {answers} pass: the new ones fail some"
+    return f"by the checks of {name_of(main)}, {answers} pass: the new ones fail some"
 
 
 def dropped_sentence(main: str, dropped: "DroppedCases") -> str:
@@ -232,14 +232,16 @@ def dropped_sentence(main: str, dropped: "DroppedCases") -> str:
     """
     count = len(dropped.asked) + dropped.unasked
     verb = "is" if count == 1 else "are"
-    text = f"{number_of(count, 'case')} of {main} {verb} gone or reworded; as it has them"
+    parts = [f"{number_of(count, 'case')} of {name_of(main)} {verb} gone or reworded"]
     shown = dropped.worse or dropped.asked
-    named = ", ".join(map(_asked_clause, shown[:MAX_DROPPED]))
-    if len(shown) > MAX_DROPPED:
-        named += f" and {len(shown) - MAX_DROPPED} more"
+    if shown:
+        named = ", ".join(map(_asked_clause, shown[:MAX_DROPPED]))
+        if len(shown) > MAX_DROPPED:
+            named += f" and {len(shown) - MAX_DROPPED} more"
+        parts.append(f"as it has them: {named}")
     if dropped.unasked:
-        named += f"; {number_of(dropped.unasked, 'case')} not asked"
-    return f"{text}: {named}"
+        parts.append(f"{number_of(dropped.unasked, 'case')} not asked")
+    return "; ".join(parts)
 
 
 def _asked_clause(asked: "AskedAgain") -> str:

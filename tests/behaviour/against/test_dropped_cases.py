@@ -54,6 +54,7 @@ def calls(shop: Repository) -> list[str]:
 
 
 KEPT = [case(f"kept-{n}") for n in range(5)]
+KEPT_MORE = [case(f"kept-{n}") for n in range(5, 10)]
 
 
 async def test_a_case_that_is_deleted_because_it_fails_is_said(tmp_path: Path) -> None:
@@ -127,3 +128,36 @@ async def test_a_selection_deletes_nothing(tmp_path: Path) -> None:
     ended = await against_main(tmp_path, "--case", "kept-1")
     assert ended.code == 0, ended.out + ended.err
     assert "gone or reworded" not in plain(ended)
+
+
+async def test_a_case_that_the_new_prompt_cannot_ask_is_said(tmp_path: Path) -> None:
+    """A var of the prompt has another name now, and so it has in all cases that are left."""
+    before = [case(f"kept-{n}", vars={"question": f"kept-{n}"}) for n in range(5)]
+    shop = shop_of(tmp_path, [])
+    settings = {"name": "shop", "runs": 5, "providers": [AGENT]}
+    prompt = [{"name": "short", "user": "{{ question }}"}]
+    write_suite(
+        tmp_path, [*before, case("refund", vars={"question": "refund"})], prompts=prompt, **settings
+    )
+    shop.commit()
+    after = [{**each, "vars": {"q": each["id"]}} for each in before]
+    prompt = [{"name": "short", "user": "{{ q }}"}]
+    write_suite(tmp_path, after, prompts=prompt, **settings)
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "6 cases of main" in plain(ended)
+    assert "6 cases not asked" in plain(ended)
+
+
+async def test_variants_that_only_one_side_has_are_no_matter(tmp_path: Path) -> None:
+    """Main's deleted cases ran on one of two agents."""
+    agents = [AGENT, {**AGENT, "name": "second"}]
+    gone = [case("gone-1", providers=["agent"]), case("gone-2", providers=["agent"])]
+    settings = {"name": "shop", "runs": 5, "providers": agents}
+    shop = shop_of(tmp_path, KEPT)
+    write_suite(tmp_path, [*KEPT, *KEPT_MORE, *gone], **settings)
+    shop.commit()
+    write_suite(tmp_path, [*KEPT, *KEPT_MORE], **settings)
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "gone-1 5 of 5 (before: 5 of 5), gone-2 5 of 5 (before: 5 of 5)" in plain(ended)

@@ -214,3 +214,108 @@ async def test_a_check_that_breaks_on_main_is_said_and_the_rest_goes_on(tmp_path
     assert ended.code == 0, ended.out + ended.err
     assert "Traceback" not in ended.err
     assert "generated" in " ".join((ended.out + ended.err).split())
+
+
+def answering(*wrong: str) -> str:
+    """An agent that answers Paris, but for some questions."""
+    return f"def answer(question):\n    return 'London' if question in {wrong!r} else 'Paris'\n"
+
+
+async def test_a_comment_in_a_check_excuses_nothing(tmp_path: Path) -> None:
+    """A case that is worse over its variants, though on none of them by itself."""
+    agent = """
+from pathlib import Path
+
+def answer(question):
+    file = Path(__file__).with_name(f"{question}.log")
+    with file.open("a") as log:
+        log.write("x")
+    return "London" if question == BROKEN and file.stat().st_size % 5 < 2 else "Paris"
+"""
+    providers = [{**AGENT, "name": f"agent-{n}"} for n in range(4)]
+    shop = shop_with_check(tmp_path, providers=providers, gate={"min_pass_rate": 0.5})
+    shop.commit({"agent.py": agent.replace("BROKEN", "''"), ".gitignore": "__pycache__/\n*.log\n"})
+    shop.write({"agent.py": agent.replace("BROKEN", "'capital 0'")})
+    control = await against_main(tmp_path, "--out", "control")
+    shop.write({"checks.py": f"{STRICT}# tidied\n", "capital 0.log": ""})
+    ended = await against_main(tmp_path)
+    assert (control.code, ended.code) == (1, 1), control.out + ended.out
+
+
+async def test_stricter_checks_elsewhere_do_not_pay_for_a_loosened_one(tmp_path: Path) -> None:
+    cases: list[dict[str, Any]]
+    cases = [{**case, "expect": [{"contains": "Paris"}]} for case in CASES]
+    cases[0] |= {"critical": True}
+    settings = {"runs": 5, "providers": [AGENT], "gate": {"min_pass_rate": 0.5}}
+    shop = Repository.new(tmp_path)
+    write_suite(tmp_path, cases, name="shop", **settings)
+    shop.commit({"agent.py": answering(), ".gitignore": "__pycache__/\n"})
+    cases[0] |= {"expect": [{"not_empty": True}]}
+    for case in cases[1:4]:
+        case |= {"expect": [{"contains": "Paris!"}]}
+    write_suite(tmp_path, cases, name="shop", **settings)
+    shop.write({"agent.py": answering("capital 0")})
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "BORDERLINE" in headline(ended)
+    assert "0 of 5 answers pass; by this branch's, 5 of 5" in plain(ended)
+
+
+async def test_a_case_that_takes_the_name_of_another_is_no_way_out(tmp_path: Path) -> None:
+    refund = {"id": "refund", "input": "refund", "expect": [{"contains": "Paris"}]}
+    cancel = {"id": "cancel", "input": "cancel", "expect": [{"contains": "Paris"}]}
+    others = [{**case, "expect": [{"contains": "Paris"}]} for case in CASES]
+    settings = {"runs": 5, "providers": [AGENT], "name": "shop"}
+    shop = Repository.new(tmp_path)
+    write_suite(tmp_path, [*others, refund, cancel], **settings)
+    shop.commit({"agent.py": answering(), ".gitignore": "__pycache__/\n"})
+    anything = {"expect": [{"not_empty": True}]}
+    swapped = [
+        {**refund, "input": "cancel", **anything},
+        {**cancel, "input": "refund", **anything},
+    ]
+    write_suite(tmp_path, [*others, *swapped], **settings)
+    shop.write({"agent.py": answering("refund", "cancel")})
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "BORDERLINE" in headline(ended)
+    assert "0 of 10 answers pass; by this branch's, 10 of 10" in plain(ended)
+
+
+async def test_a_secret_in_a_name_is_in_no_report(tmp_path: Path) -> None:
+    secret = "hunter2-hunter2"
+    judge = {"name": "critic", "type": "openai", "model": "m", "api_key": "${KEY}"}
+    cases = [
+        {"id": f"ask {secret}", "input": "capital", "expect": [{"contains": "Paris"}]},
+        {"id": f"gone {secret}", "input": "gone", "expect": [{"contains": "Paris"}]},
+    ]
+    settings = {"runs": 5, "providers": [AGENT], "judges": [judge], "name": "shop"}
+    shop = Repository.new(tmp_path)
+    write_suite(tmp_path, cases, **settings)
+    shop.commit({"agent.py": answering(), ".gitignore": "__pycache__/\n"})
+    cases[0]["expect"] = [{"not_empty": True}]
+    write_suite(tmp_path, cases[:1], **settings)
+    shop.write({"agent.py": answering("capital")})
+    ended = await against_main(tmp_path, environ={"KEY": secret})
+    assert ended.code == 0, ended.out + ended.err
+    assert "0 of 5 answers pass; by this branch's, 5 of 5" in plain(ended)
+    texts = [path.read_bytes() for path in (tmp_path / RESULTS).rglob("*") if path.is_file()]
+    assert not any(secret.encode() in text for text in (*texts, ended.stdout, ended.stderr))
+
+
+async def test_impossible_grades_of_main_are_refused(tmp_path: Path) -> None:
+    shop = shop_with_check(tmp_path)
+    shop.write({"agent.py": LONDON, "checks.py": GENEROUS})
+    await against_main(tmp_path)
+    file = tmp_path / RESULTS / "report.json"
+    report = json.loads(file.read_text())
+    dropped = {"case": "gone", "fingerprint": "", "critical": True, "passed": 10, "graded": 5}
+    for ruler in (
+        {**report["ruler"], "dropped": [dropped]},
+        {**report["ruler"], "cells": [*report["ruler"]["cells"], report["ruler"]["cells"][0]]},
+        {**report["ruler"], "cells": [{**report["ruler"]["cells"][0], "passed": {"99": True}}]},
+    ):
+        file.write_text(json.dumps({**report, "ruler": ruler}))
+        ended = await ci_evals(tmp_path, "explain", "case-3")
+        assert ended.code == 3, ended.out + ended.err
+        assert "contradicts itself" in ended.err
