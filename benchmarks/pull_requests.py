@@ -18,12 +18,12 @@ from ci_evals.gate.baseline import (
     ReportedCell,
     ReportRef,
 )
-from ci_evals.gate.compare import compare
-from ci_evals.gate.history_only import find_outages, next_runs
+from ci_evals.gate.compare import compare, next_runs
+from ci_evals.gate.history_only import find_outages
 from ci_evals.gate.outages import find_lost_reports, worst_round
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Counts, Tally
+from ci_evals.model.report import Counts, MainNow, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.thresholds import ALPHA, CONFIRM_RUNS, SUSPECT_RUNS
 
@@ -129,6 +129,8 @@ class Story(NamedTuple):
         head_out: that share in each planned round of the pull request.
         base_out: that share in base reports, by age; the newest is 0.
         luck: what the runs of each report have in common, on both sides.
+        vendor: what has changed since the newest base report, on both sides.
+        main_runs: what would be red is run on main's code, too.
     """
 
     past: Past = lambda rates, _age: rates
@@ -136,6 +138,8 @@ class Story(NamedTuple):
     head_out: Sequence[float] = ()
     base_out: Mapping[int, float] = {}
     luck: Luck = Luck()
+    vendor: Change | None = None
+    main_runs: bool = False
 
 
 QUIET = Story()
@@ -220,6 +224,9 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
         first = [suite.rates.draw(rng) for _ in keys(suite)]
         base = base_of(suite, story, first, rng)
         now, broken = story.past(first, 0), frozenset[int]()
+        if story.vendor:
+            now, _ = story.vendor(now, rng)
+        main = now
         if story.change:
             now, broken = story.change(now, rng)
         now = story.luck.move(now, rng)
@@ -236,9 +243,13 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
             [further.draw(cell, run) < rate for run in range(MOST_REPEATS)]
             for cell, rate in enumerate(now)
         ]
+        # Last, so that pull requests are the same where main does not run.
+        of_main = None
+        if story.main_runs:
+            of_main = [[rng.random() < rate for _ in range(MOST_REPEATS)] for rate in main]
         before = [cell.history.evidence[0] for cell in base.cells.values()]
         passed = [sum(each.values()) for each in rounds]
-        yield outcome(suite, base, rounds, repeats)._replace(
+        yield outcome(suite, base, rounds, repeats, of_main)._replace(
             broken=frozenset(cell // suite.variants for cell in broken),
             below_bar=sum(passed) < PLAIN_BAR * suite.runs * len(rounds),
             flipped=any(
@@ -257,6 +268,7 @@ def outcome(
     base: Baseline,
     rounds: Sequence[Mapping[int, bool]],
     repeats: Sequence[Sequence[bool]],
+    of_main: Sequence[Sequence[bool]] | None = None,
 ) -> Outcome:
     """Judge a head as a session does: lost rounds, suspects, repeats, outages, the comparison.
 
@@ -265,6 +277,7 @@ def outcome(
         base: the baseline.
         rounds: for each cell, whether each planned run passed, by run number.
         repeats: for each cell, whether its repeats passed, as many as there may be.
+        of_main: the same of main's runs; None if main does not run.
     """
     names = list(keys(suite))
     variants = [Variant(*key[1:]) for key in names]
@@ -284,12 +297,21 @@ def outcome(
         tally = Tally(sum(runs.values()), len(runs))
         counts = Counts(tally.passed, tally.graded - tally.passed, 0, tally.graded)
         head.append(ReportedCell(number, case_of(key[0]), variant, counts, key[0], tally))
-    while step := next_runs(head, base, CONFIRM_RUNS, Gate()):
+    main_now = MainNow(name="main") if of_main is not None else None
+    while step := next_runs(head, base, CONFIRM_RUNS, Gate(), main_now=main_now):
         for number, cell in enumerate(head):
-            made = len(cell.repeats) + step.runs.get(cell.key, 0)
-            head[number] = replace(cell, repeats=tuple(repeats[number][:made]))
-    out = find_outages(head, base, ALPHA)
-    compared = compare(head, base, confirm_runs=CONFIRM_RUNS, alpha=ALPHA)
+            made = len(cell.repeats)
+            more = step.runs.get(cell.key, 0)
+            pairs = dict(cell.main_now)
+            if step.on_main and of_main is not None:
+                fresh = of_main[number][len(pairs) : len(pairs) + more]
+                pairs |= dict(enumerate(fresh, made))
+            repeated = tuple(repeats[number][: made + more])
+            head[number] = replace(cell, repeats=repeated, main_now=pairs)
+    out: Mapping[Variant, object] = {}
+    if main_now is None:
+        out = find_outages(head, base, ALPHA)
+    compared = compare(head, base, confirm_runs=CONFIRM_RUNS, main_now=main_now)
     return Outcome(
         named=frozenset(
             int(cell.case) for cell in compared.select("regressed") if cell.variant not in out
@@ -297,7 +319,8 @@ def outcome(
         broken=frozenset(),
         fallen=any(variant.variant not in out for variant in compared.worse_variants()),
         withdrawn=withdrawn or bool(out),
-        calls=len(names) * suite.runs + sum(len(cell.repeats) for cell in head),
+        calls=len(names) * suite.runs
+        + sum(len(cell.repeats) + len(cell.main_now) for cell in head),
     )
 
 

@@ -121,6 +121,33 @@ BASE_BRANCH: Rows = {
 }
 
 
+def main_runs() -> Rows:
+    """Return suites of which main's code runs, too."""
+    usual = Suite(Beta(0.6, 0.1))
+    once = usual._replace(reports=1)
+    quiet = Story(main_runs=True)
+    return {
+        "main runs: beta(.6, .1)": (usual, quiet),
+        "main runs: beta(8, 1)": (BETA, quiet),
+        "main runs: 1 base report": (once, quiet),
+        "main runs: the vendor changed all by 10 points": (
+            usual,
+            quiet._replace(vendor=falls(0.1)),
+        ),
+        "main runs: main fell by 10 points": (usual, quiet._replace(past=fell(0.1, 1))),
+        "main runs: one of 40 dies": (usual, quiet._replace(change=breaks(1 / 40))),
+        "main runs: 10 % of the cases die": (usual, quiet._replace(change=breaks(0.1))),
+        "main runs: 10 % fall to a fifth": (usual, quiet._replace(change=breaks(0.1, times=0.2))),
+        "main runs: 1 base report, one of 40 dies": (once, quiet._replace(change=breaks(1 / 40))),
+        "main runs: all fall by 5 points": (usual, quiet._replace(change=falls(0.05))),
+        "main runs: all fall by 8 points": (usual, quiet._replace(change=falls(0.08))),
+        "main runs: 2 of 5 runs of a stored report failed, all fall by 10 points": (
+            usual,
+            quiet._replace(change=falls(0.1), base_out={3: 0.4}),
+        ),
+    }
+
+
 def several_variants() -> Rows:
     """Return suites of several variants, of which cases break on all, or on one."""
     rows = {}
@@ -139,6 +166,7 @@ def several_variants() -> Rows:
 
 
 TABLES: Mapping[str, Rows] = {
+    "main's code runs, too": main_runs(),
     "nothing changed": NOTHING_CHANGED,
     "nothing changed, common luck": COMMON_LUCK,
     "the pull request broke something": BROKEN,

@@ -265,7 +265,7 @@ class Report:
             self.cells,
             saved.baseline,
             confirm_runs=0,
-            alpha=gate.alpha,
+            rules=gate,
             is_selection=self.suite.selection is not None,
         )
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.interrupt import Stop
@@ -44,10 +44,10 @@ from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, add_tallies, reported_cells
-from ci_evals.gate.cells import match_cells
-from ci_evals.gate.compare import NoComparison
+from ci_evals.gate.cells import base_keys, match_cells
+from ci_evals.gate.compare import NoComparison, next_runs
 from ci_evals.gate.confirmation import FurtherRuns
-from ci_evals.gate.history_only import failed_repeats, find_outages, next_runs
+from ci_evals.gate.history_only import failed_repeats, find_outages
 from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.gate.wording.comparisons import (
     failed_repeats_sentence,
@@ -66,6 +66,7 @@ from ci_evals.model.plan import (
 from ci_evals.model.report import (
     Checkout,
     Looks,
+    MainNow,
     Resumption,
     RunRecord,
     SuiteInfo,
@@ -134,6 +135,13 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         Judges cost: each call of `note_spending` is told the cost in USD and the tokens so far.
         """
 
+    async def run_cells(
+        self, runs: Mapping[CellKey, int], note_spending: Callable[[float, int], None]
+    ) -> Mapping[CellKey, Sequence[bool | None]] | NoComparison:
+        """Run cells of main's suite so many further times, and return whether each run passed, in
+        order; None for a run without a grade. Cells that main does not have are left out.
+        """
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Invocation:
@@ -162,8 +170,9 @@ class Invocation:
         files: the folder for files in answers, where reports of an earlier run are removed; None
             keeps none.
         baseline: what to compare with, or why there is nothing; None for no comparison.
-        main: main's code, whose checks grade the answers where the change has edited them; it is
-            run alongside and compared with where `baseline` says why there is nothing else.
+        main: main's code, whose checks grade the answers where the change has edited them, and
+            which runs what would be red, too; its whole plan is run and compared with where
+            `baseline` says why there is nothing else.
         lacks_main: main's code should be there, and could not be checked out.
         first: the cases to run first.
         failed_before: the cases outside a selection that did not pass when they last ran.
@@ -512,12 +521,14 @@ class _Evidence(NamedTuple):
     Args:
         planned: the planned runs.
         confirmation: the runs that confirm suspects; None if there are none.
+        main_now: main's runs in the same minutes; None if it has no part.
         looks: the rounds, and how many of them have been looked at; None for one round.
         settled: the verdict that made the rest of the planned runs unnecessary.
     """
 
     planned: _Part
     confirmation: _Part | None = None
+    main_now: MainNow | None = None
     looks: Looks | None = None
     settled: Literal["pass", "borderline", "fail"] | None = None
 
@@ -548,7 +559,7 @@ class _Session:
     started_at: float
     runs_alongside: bool
     start: float = field(default_factory=time.perf_counter)
-    _main_runs: asyncio.Task[Baseline | NoComparison] | None = None
+    _main_runs: asyncio.Task[Any] | None = None
     _ruling: "Ruling | None" = None
     _lack_of_rules: Ruler | None = None
     _changed_settings: ChangedSettings | None = None
@@ -583,8 +594,9 @@ class _Session:
                     evidence = self._withdraw_failed_rounds(evidence)
                 if isinstance(invocation.baseline, Baseline) and not run.stopped:
                     evidence = await self._confirm(evidence, invocation.baseline)
-                    evidence = self._withdraw_failed_repeats(evidence, invocation.baseline)
-                    evidence = self._withdraw_outages(evidence, invocation.baseline)
+                    if evidence.main_now is None or evidence.main_now.lack:
+                        evidence = self._withdraw_failed_repeats(evidence, invocation.baseline)
+                        evidence = self._withdraw_outages(evidence, invocation.baseline)
             await run.end_setups(evidence.planned.records)
         except asyncio.CancelledError:
             if stop.reason is None:
@@ -622,7 +634,9 @@ class _Session:
 
     @asynccontextmanager
     async def _main_alongside(self) -> AsyncIterator[None]:
-        """Run main's code within the context, if there is any; the end of the block ends it."""
+        """Run main's plan within the context, if there is no other baseline; the end of the block
+        ends main's runs.
+        """
         main = self.invocation.main
         if main is not None and self.runs_alongside:
             self.watcher.note_decision(f"{main.name} runs alongside")
@@ -891,11 +905,18 @@ class _Session:
         invocation = self.invocation
         suite = invocation.suite
         is_whole = invocation.shard is None and invocation.run_missing
+        if invocation.main is not None and is_whole and not invocation.replay_only:
+            evidence = evidence._replace(main_now=MainNow(name=invocation.main.name))
         while not self.run.stopped:
             report = self._report(evidence)
             head = reported_cells(report, suite.gate, unplanned=True)
             step = next_runs(
-                head, baseline, suite.confirm_runs, suite.gate or Gate(), is_whole=is_whole
+                head,
+                baseline,
+                suite.confirm_runs,
+                suite.gate or Gate(),
+                main_now=evidence.main_now,
+                is_whole=is_whole,
             )
             if step is None:
                 break
@@ -903,16 +924,93 @@ class _Session:
             part = self._add_runs(evidence, report.plan.keys, step.runs)
             if part is None:
                 break
+            old = evidence.confirmation
             evidence = evidence._replace(confirmation=part)
             if part.missing:
                 self.watcher.note_decision(self._describe(part, step))
-            cells = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
-            part.load_into(self.run, f"running {number_of(cells, 'cell')} again")
-            await self.run.run()
+            if step.on_main:
+                done = await self._run_both(part, step.runs, report, baseline)
+                main_now = self._add_main_runs(evidence.main_now, done, part, old, report, baseline)
+                evidence = evidence._replace(main_now=main_now)
+            else:
+                await self._run_again(part)
             await self._grade_by_main(evidence)
             if part.missing:
                 break
         return evidence
+
+    async def _run_again(self, part: _Part) -> None:
+        cells = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
+        part.load_into(self.run, f"running {number_of(cells, 'cell')} again")
+        await self.run.run()
+
+    async def _run_both(
+        self, part: _Part, runs: Mapping[CellKey, int], report: SuiteReport, baseline: Baseline
+    ) -> Mapping[CellKey, Sequence[bool | None]] | NoComparison:
+        """Run cells here and on main: at the same time, or main first where they take turns.
+
+        Args:
+            part: the runs here.
+            runs: how often each cell runs on main, by its name here.
+            report: has the names of the cells.
+            baseline: has their names on main.
+        """
+        main = self.invocation.main
+        if main is None:
+            return NoComparison("main has failed before", expected=True)
+        names = base_keys(reported_cells(report, None), baseline)
+        of_main = {names[key]: count for key, count in runs.items()}
+        started = time.perf_counter()
+        task = asyncio.create_task(main.run_cells(of_main, self._note_spending))
+        self._main_runs = task
+        try:
+            if main.takes_turns:
+                await asyncio.wait([task], timeout=MAIN_ALONE_WITHIN_S)
+            if not self.run.stopped:
+                await self._run_again(part)
+            took_s = time.perf_counter() - started
+            if not task.done() and not self.run.stopped:
+                allowed_s = (MAIN_TAKES_AT_MOST - 1) * took_s + MAIN_STARTS_WITHIN_S
+                self.watcher.note_decision(f"waiting for the runs of {main.name}")
+                await asyncio.wait([task], timeout=allowed_s)
+            if task.done() and not task.cancelled():
+                return task.result()
+            if self.run.stopped:
+                reason = f"{main.name} was not run to its end: {self.run.stopped}"
+                return NoComparison(reason, expected=True)
+            return self._give_up_main(main, MAIN_TAKES_AT_MOST * took_s + MAIN_STARTS_WITHIN_S)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            self._main_runs = None
+
+    def _add_main_runs(
+        self,
+        known: MainNow | None,
+        done: Mapping[CellKey, Sequence[bool | None]] | NoComparison,
+        part: _Part,
+        old: _Part | None,
+        report: SuiteReport,
+        baseline: Baseline,
+    ) -> MainNow | None:
+        """Return main's runs with those of a step, each with the run here that it was made with.
+
+        If main could not be run, what is known is set aside: its stored reports decide.
+        """
+        if known is None:
+            return None
+        if isinstance(done, NoComparison):
+            self.watcher.note_decision(done.reason)
+            return MainNow(name=known.name, lack=done.reason)
+        names = base_keys(reported_cells(report, None), baseline)
+        runs = {cell: dict(of_cell) for cell, of_cell in known.runs.items()}
+        for cell, key in enumerate(report.plan.keys):
+            made = old.plan.runs(cell) if old is not None else 0
+            if part.plan.runs(cell) > made and names.get(key) in done:
+                first = part.plan.first_runs[cell] + made
+                outcomes = done[names[key]]
+                runs.setdefault(cell, {}).update(enumerate(outcomes, first))
+        return MainNow(name=known.name, runs=runs)
 
     def _add_runs(
         self, evidence: _Evidence, keys: Sequence[CellKey], runs: Mapping[CellKey, int]
@@ -940,7 +1038,9 @@ class _Session:
         runs = number_of(max(step.runs.values()), "more run")
         if min(step.runs.values()) < max(step.runs.values()):
             runs = f"up to {runs}"
-        if step.why == "doubt":
+        if step.on_main and self.invocation.main is not None:
+            runs = f"{runs}, as on {self.invocation.main.name},"
+        if step.why in ("doubt", "would be red"):
             cells = number_of(len(step.runs), "cell")
             named = _first_names(str(variant) for variant in step.variants)
             return f"{named} may be worse as a whole: {runs} of {cells}"
@@ -1067,6 +1167,7 @@ class _Session:
             confirmation=confirmation,
             ruler=self._ruler(part.plan),
             changed_settings=self._changed_settings,
+            main_now=evidence.main_now if part is evidence.planned else None,
         )
 
     def _duration_s(self) -> float:

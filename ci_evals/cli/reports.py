@@ -18,7 +18,6 @@ from ci_evals.format import name_of
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import comparison_verdict, decide, exit_code
-from ci_evals.model.rules import Gate
 from ci_evals.reports import html, markdown, report_json, terminal
 from ci_evals.reports.explain import (
     Explanation,
@@ -104,7 +103,8 @@ def _compare_with(
         head.head,
         baseline,
         confirm_runs=head.confirm_runs,
-        alpha=(head.gate or Gate()).alpha,
+        rules=head.gate,
+        main_now=head.report.main_now,
         is_selection=head.suite.selection is not None,
     )
 

@@ -547,6 +547,8 @@ class ReportedCell:
         unanswered: the number of these that failed without an answer.
         repeats: the outcome of each run beyond the plan in order, True for one that passed and None
             for one that was not graded, up to the first that was not made.
+        main_now: whether main's run passed that was made with a repeat, by the number of the
+            repeat, the first one being 0.
         critical: True if its regression is always red, even if the gate allows some.
         by_main: True if main's checks have graded it.
         per_run: the averages of the runs in `planned`.
@@ -560,6 +562,7 @@ class ReportedCell:
     planned: Tally
     unanswered: int = 0
     repeats: tuple[bool | None, ...] = ()
+    main_now: Mapping[int, bool | None] = field(default_factory=dict)
     critical: bool = False
     by_main: bool = False
     per_run: PerRun = UNMEASURED
@@ -578,6 +581,21 @@ class ReportedCell:
     def confirming(self) -> Tally:
         """Its runs beyond the plan."""
         return tally_of(self.repeats)
+
+    @property
+    def again(self) -> Sequence[bool | None]:
+        """The outcomes of the repeats that were made here alone."""
+        return [each for number, each in enumerate(self.repeats) if number not in self.main_now]
+
+    @property
+    def here_outcomes(self) -> Sequence[bool | None]:
+        """The outcomes of the repeats that main made, too."""
+        return [each for number, each in enumerate(self.repeats) if number in self.main_now]
+
+    @property
+    def main_outcomes(self) -> Sequence[bool | None]:
+        """The outcomes of main's runs, in the order of the repeats."""
+        return [self.main_now[number] for number in sorted(self.main_now)]
 
     def with_repeats(self, count: int) -> Tally | None:
         """Return its planned runs and so many repeats; None if it did not get as many."""
@@ -622,9 +640,14 @@ def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:
     ruled = report.ruler.by_key.get(report.plan.key(cell)) if report.ruler else None
     fresh = _fresh(report.records_of((cell,)))
     repeats: tuple[bool | None, ...] = ()
+    main_now = {}
     if report.confirmation is not None:
         outcomes = tuple(_outcomes(report.confirmation, cell, ruled))
         repeats = outcomes[: _runs_in_a_row(report.confirmation, cell)]
+        if report.main_now is not None and cell in report.main_now.runs:
+            first = report.confirmation.plan.first_runs[cell]
+            of_main = report.main_now.runs[cell]
+            main_now = {number - first: passed for number, passed in of_main.items()}
     return ReportedCell(
         cell=cell,
         case=case,
@@ -634,6 +657,7 @@ def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:
         planned=tally_of(_outcomes(report, cell, ruled)),
         unanswered=[record.unanswered for record in fresh].count(True),
         repeats=repeats,
+        main_now=main_now,
         critical=case.critical or gate.marks_critical(case.tags),
         by_main=ruled is not None,
         per_run=_average(fresh),

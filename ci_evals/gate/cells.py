@@ -44,6 +44,8 @@ class CellComparison:
     `adjusted_p` allows for the number of cells that were compared. Both are None where nothing was
     tested. An `edited` cell is `regraded` if its answers are judged otherwise than on the base;
     others are, too, if `by_main` says that main's checks have graded them.
+    `here_now` and `main_now` are the runs that both sides made in the same minutes; `cleared` is
+    what main fails now, too.
     """
 
     case: str
@@ -59,6 +61,9 @@ class CellComparison:
     critical: bool = False
     regraded: bool = False
     by_main: bool = False
+    here_now: Tally = NO_RUNS
+    main_now: Tally = NO_RUNS
+    cleared: bool = False
 
     @property
     def key(self) -> CellKey:

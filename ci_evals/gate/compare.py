@@ -13,7 +13,9 @@ from ci_evals.gate.baseline import (
     Baseline,
     BrokenVariant,
     ReportedCell,
+    tally_of,
 )
+from ci_evals.gate.both_sides import BothSides, has_collapsed_now
 from ci_evals.gate.cases import CaseComparison, TagComparison, compare_tags
 from ci_evals.gate.cells import (
     CellComparison,
@@ -25,14 +27,16 @@ from ci_evals.gate.cells import (
     match_variants,
     variants_of,
 )
-from ci_evals.gate.confirmation import Confirmation
+from ci_evals.gate.confirmation import Confirmation, FurtherRuns, NowTest
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.gate.history_only import HistoryOnly, without_failed_repeats
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
-from ci_evals.stats.exact_tests import benjamini_hochberg
-from ci_evals.stats.thresholds import ALPHA, SUSPECT_CELL_P
+from ci_evals.model.report import MainNow
+from ci_evals.model.rules import Gate
+from ci_evals.stats.exact_tests import benjamini_hochberg, fisher_lower
+from ci_evals.stats.thresholds import MAIN_FELL_P, SUSPECT_CELL_P
 
 Change = Literal[
     "worse",
@@ -47,6 +51,19 @@ Change = Literal[
     "not compared",
 ]
 """The kind of a cell in the words of the pages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatesNow:
+    """A variant here and on main, over the `rounds` that both sides made in the same minutes.
+
+    Those here have the further rounds besides.
+    """
+
+    rounds: int
+    here: Share
+    main: Share
+    p: Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +91,7 @@ class VariantComparison:
     p: Share
     adjusted_p: Share
     fell: bool
+    now: RatesNow | None = None
     differences: Differences
 
     @property
@@ -99,6 +117,8 @@ class Comparison:
     is the number of planned runs that most of the tested cells have, 0 if none was tested;
     `confirmed` are the suspects that may be named, for they ran again as often as that takes;
     `unconfirmed` is the number of those that did not while others did, because they are too many.
+    `main_now` has main's runs in the same minutes, which `main_collapsed` if they look like an
+    outage.
     """
 
     baseline: Baseline
@@ -111,6 +131,15 @@ class Comparison:
     tags: tuple[TagComparison, ...] = ()
     confirmed: frozenset[CellKey] = frozenset()
     unconfirmed: int = 0
+    main_now: MainNow | None = None
+    main_collapsed: bool = False
+
+    @property
+    def main(self) -> str | None:
+        """The name of main, if its runs now decided; None if its reports did."""
+        if self.main_now is None or self.main_now.lack or not self.confirm_runs:
+            return None
+        return self.main_now.name
 
     @cached_property
     def counts(self) -> Mapping[CellKind, int]:
@@ -259,9 +288,9 @@ def compare(
     base: Baseline,
     *,
     confirm_runs: int,
-    alpha: float = ALPHA,
-    max_regressions: int = 0,
+    rules: Gate | None = None,
     is_selection: bool = False,
+    main_now: MainNow | None = None,
 ) -> Comparison:
     """Compare a report with a baseline.
 
@@ -273,15 +302,23 @@ def compare(
         head: the cells of the report.
         base: the baseline.
         confirm_runs: how many runs name a candidate. With 0, nothing is named.
-        alpha: the accepted chance of a false alarm, in (0, 1).
-        max_regressions: how many cases may regress before the gate is red.
+        rules: the accepted chance of a false alarm, and how many cases may regress before the gate
+            is red; None means the defaults.
         is_selection: the report is of a part of its suite, so that what only the base has was not
             removed.
+        main_now: main's runs in the same minutes; without them, its reports decide.
     """
     if is_selection:
         base = base.restrict_to({cell.key[0] for cell in head})
-    matching = without_failed_repeats(match_cells(head, base))
-    found = HistoryOnly(matching, confirm_runs, alpha, max_regressions)
+    gate = rules or Gate()
+    alpha, allowed = gate.alpha, gate.max_regressions
+    matching = match_cells(head, base)
+    found: Confirmation
+    if _main_decides(main_now, confirm_runs):
+        found = BothSides(matching, confirm_runs, alpha, allowed)
+    else:
+        matching = without_failed_repeats(matching)
+        found = HistoryOnly(matching, confirm_runs, alpha, allowed)
     confirmed = frozenset(cell.head.key for cell in found.confirmed)
     for case in found.named_cases:
         confirmed |= {cell.head.key for cell in matching.cells if cell.head.key[0] == case}
@@ -300,7 +337,40 @@ def compare(
         tags=tuple(compare_tags(matching)),
         confirmed=confirmed,
         unconfirmed=unconfirmed,
+        main_now=main_now,
+        main_collapsed=found.runs_main and has_collapsed_now(matching),
     )
+
+
+def _main_decides(main_now: MainNow | None, confirm_runs: int) -> bool:
+    return main_now is not None and not main_now.lack and confirm_runs > 0
+
+
+def next_runs(
+    head: Sequence[ReportedCell],
+    base: Baseline,
+    confirm_runs: int,
+    rules: Gate,
+    *,
+    main_now: MainNow | None = None,
+    is_whole: bool = True,
+) -> FurtherRuns | None:
+    """Return the runs to make next, before more can be said; None if there are none.
+
+    Args:
+        head: the cells of the report.
+        base: the baseline.
+        confirm_runs: how many runs name a candidate.
+        rules: those that the report will be judged by.
+        main_now: main's runs in the same minutes; without them, its reports decide.
+        is_whole: the cells are those of the whole suite.
+    """
+    kind: type[Confirmation] = HistoryOnly
+    if _main_decides(main_now, confirm_runs):
+        kind = BothSides
+    matching = match_cells(head, base)
+    found = kind(matching, confirm_runs, rules.alpha, rules.max_regressions, is_whole)
+    return found.next_runs()
 
 
 def _commonest(numbers: Sequence[int]) -> int:
@@ -335,7 +405,16 @@ def _compare_cells(found: Confirmation) -> Iterator[CellComparison]:
             renamed_from=cell.renamed_from,
             critical=cell.head.critical,
             by_main=cell.head.by_main,
+            here_now=tally_of(cell.head.here_outcomes),
+            main_now=tally_of(cell.head.main_outcomes),
+            cleared=not found.is_named(cell) and _main_fell(cell),
         )
+
+
+def _main_fell(cell: MatchedCell) -> bool:
+    """Return True if main's runs now are below its reports."""
+    now = tally_of(cell.head.main_outcomes)
+    return now.graded > 0 and fisher_lower(*now, *cell.pooled) <= MAIN_FELL_P
 
 
 def _classify(cell: MatchedCell, *, is_named: bool, rose: bool) -> CellKind:
@@ -349,6 +428,14 @@ def _classify(cell: MatchedCell, *, is_named: bool, rose: bool) -> CellKind:
     if head.is_mixed or base.is_mixed:
         return "flaky"
     return "unchanged"
+
+
+def _rates_now(test: NowTest | None) -> RatesNow | None:
+    if test is None or not test.tables:
+        return None
+    here = fmean([passed / graded for passed, graded, _, _ in test.tables])
+    main = fmean([passed / graded for _, _, passed, graded in test.tables])
+    return RatesNow(rounds=test.rounds, here=here, main=main, p=test.p)
 
 
 def _compare_variants(matching: Matching, found: Confirmation) -> Iterator[VariantComparison]:
@@ -377,6 +464,7 @@ def _compare_variants(matching: Matching, found: Confirmation) -> Iterator[Varia
             p=fall.against_history.p,
             adjusted_p=fall.adjusted_p,
             fell=fall.fell,
+            now=_rates_now(fall.now),
             differences=differences(
                 tables,
                 [cell.head.per_run for cell in chosen],

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison, MatchedCase, match_cases
@@ -18,7 +18,7 @@ from ci_evals.gate.falls import Fall
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
-from ci_evals.stats.exact_tests import benjamini_hochberg, fisher_lower, holm
+from ci_evals.stats.exact_tests import Table, benjamini_hochberg, fisher_lower, holm
 from ci_evals.stats.thresholds import (
     CANDIDATE_FEW_RUNS_P,
     CANDIDATE_P,
@@ -50,13 +50,29 @@ class FurtherRuns(NamedTuple):
         cells: the suspects or candidates that they are for.
         cases: the same of cases over their variants.
         variants: the variants in doubt, all cells of which run again.
+        on_main: main runs each of these cells as often, at the same time.
     """
 
-    why: Literal["suspects", "candidates", "doubt"]
+    why: Literal["suspects", "candidates", "doubt", "would be red"]
     runs: Mapping[CellKey, int]
     cells: Sequence[CellKey] = ()
     cases: Sequence[str] = ()
     variants: Sequence[Variant] = ()
+    on_main: bool = False
+
+
+class NowTest(NamedTuple):
+    """The rounds of a variant that were made on both sides, and its further rounds here.
+
+    Args:
+        rounds: how many were made on both sides.
+        p: the p-value for "these are below main's".
+        tables: each cell here against main now.
+    """
+
+    rounds: int
+    p: float
+    tables: Sequence[Table]
 
 
 class VariantFall(NamedTuple):
@@ -66,11 +82,13 @@ class VariantFall(NamedTuple):
         against_history: the test against the reports of the base branch.
         adjusted_p: its p-value, adjusted for the number of variants.
         fell: the variant passes less often than the base branch.
+        now: the last test against main now; None if there is none.
     """
 
     against_history: Fall
     adjusted_p: float
     fell: bool
+    now: NowTest | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +104,9 @@ class Confirmation(ABC):
         is_whole: the cells are those of the whole suite; cases and variants can't be judged by a
             part of them.
     """
+
+    runs_main: ClassVar[bool] = False
+    """Main runs those cells, too, whose runs decide."""
 
     matching: Matching
     confirm_runs: int
@@ -117,9 +138,8 @@ class Confirmation(ABC):
         for case in self.suspect_cases:
             for cell in case.cells:
                 wanted.setdefault(cell.head.key, Wanted(_runs_of_suspect_case(case)))
-        return FurtherRuns(
-            "suspects",
-            self.missing_runs(wanted),
+        found = self.further("suspects", wanted)
+        return found._replace(
             cells=[cell.head.key for cell in self.suspects],
             cases=[case.id for case in self.suspect_cases],
         )
@@ -130,11 +150,21 @@ class Confirmation(ABC):
             for cell in case.cells:
                 wanted[cell.head.key] = self.wanted_of_case(case)
         cases = [case.id for case in self.candidate_cases]
-        return FurtherRuns("candidates", self.missing_runs(wanted), cases=cases)
+        return self.further("candidates", wanted)._replace(cases=cases)
 
     def _confirm_cells(self) -> FurtherRuns:
         wanted = {cell.head.key: self.wanted_of_cell for cell in self.candidates}
-        return FurtherRuns("candidates", self.missing_runs(wanted), cells=list(wanted))
+        return self.further("candidates", wanted)._replace(cells=list(wanted))
+
+    def further(
+        self,
+        why: Literal["suspects", "candidates", "doubt", "would be red"],
+        wanted: Mapping[CellKey, Wanted],
+        variants: Sequence[Variant] = (),
+    ) -> FurtherRuns:
+        """Return the wanted runs that are missing."""
+        on_main = self.runs_main and any(each.deciding for each in wanted.values())
+        return FurtherRuns(why, self.missing_runs(wanted), variants=variants, on_main=on_main)
 
     @property
     def wanted_of_cell(self) -> Wanted:

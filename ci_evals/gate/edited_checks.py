@@ -124,9 +124,9 @@ class EditedChecks:
             reported_cells(own, self.rules),
             self.comparison.baseline,
             confirm_runs=self.comparison.confirm_runs,
-            alpha=self.comparison.alpha,
-            max_regressions=self.rules.max_regressions,
+            rules=self.rules,
             is_selection=self.report.suite.selection is not None,
+            main_now=self.report.main_now,
         )
 
     def _own(self, number: int, ruled: RuledCell) -> Iterator[tuple[int, bool]]:

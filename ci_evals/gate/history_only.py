@@ -25,7 +25,6 @@ from ci_evals.gate.falls import Fall, fall, planned_fall, widen_for
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
-from ci_evals.model.rules import Gate
 from ci_evals.stats.exact_tests import fisher_lower, fisher_two_sided, holm, stratified_lower
 from ci_evals.stats.thresholds import (
     DOUBT_P,
@@ -38,28 +37,6 @@ from ci_evals.stats.thresholds import (
     RECENT_POOL_P,
     RECOVERY_P,
 )
-
-
-def next_runs(
-    head: Sequence[ReportedCell],
-    base: Baseline,
-    confirm_runs: int,
-    rules: Gate,
-    *,
-    is_whole: bool = True,
-) -> FurtherRuns | None:
-    """Return the runs to make next, before more can be said; None if there are none.
-
-    Args:
-        head: the cells of the report.
-        base: the baseline.
-        confirm_runs: how many runs name a candidate.
-        rules: those that the report will be judged by.
-        is_whole: the cells are those of the whole suite.
-    """
-    matching = match_cells(head, base)
-    found = HistoryOnly(matching, confirm_runs, rules.alpha, rules.max_regressions, is_whole)
-    return found.next_runs()
 
 
 class HistoryOnly(Confirmation):
@@ -140,7 +117,7 @@ class HistoryOnly(Confirmation):
             if planned.p <= DOUBT_P and variant not in self.failed:
                 doubted.append(variant)
                 wanted |= {cell.head.key: Wanted(FURTHER_ROUNDS) for cell in cells}
-        yield FurtherRuns("doubt", self.missing_runs(wanted), variants=doubted)
+        yield self.further("doubt", wanted, doubted)
 
     @cached_property
     def falls(self) -> Mapping[Variant, VariantFall]:

@@ -22,7 +22,11 @@ from ci_evals.gate.wording.bases import (
     not_compared_sentence,
     removed_suites_sentence,
 )
-from ci_evals.gate.wording.comparisons import case_sentence, variant_sentence
+from ci_evals.gate.wording.comparisons import (
+    case_sentence,
+    collapsed_main_sentence,
+    variant_sentence,
+)
 from ci_evals.gate.wording.rules import (
     coverage_sentence,
     dropped_sentence,
@@ -64,6 +68,7 @@ RuleName = Literal[
     "critical",
     "regressions",
     "variant",
+    "main",
     "ratchet",
     "cost",
     "latency",
@@ -127,6 +132,9 @@ def rule_verdicts(
             continue
         text = variant_sentence(comparison, variant)
         yield RuleVerdict("variant", red, text, variant=variant.variant)
+    if comparison.main_collapsed:
+        yield RuleVerdict("main", "error", collapsed_main_sentence(comparison))
+    yield from _unchecked_on_main(comparison)
     yield from broken_ratchets(report, rules, comparison)
     yield from _increases(report, rules, comparison, lack)
 
@@ -138,6 +146,16 @@ def _weaker_settings(report: SuiteReport) -> Iterator[RuleVerdict]:
 
         text = weaker_settings_sentence(report.changed_settings)
         yield RuleVerdict("settings", "borderline", text)
+
+
+def _unchecked_on_main(comparison: Comparison) -> Iterator[RuleVerdict]:
+    """Warn if something is red by history, because main could not be run."""
+    main_now = comparison.main_now
+    if main_now is None or not main_now.lack:
+        return
+    if comparison.worse_variants() or comparison.select("regressed"):
+        text = f"not checked on main: {main_now.lack}"
+        yield RuleVerdict("main", "borderline", text)
 
 
 def _not_compared(

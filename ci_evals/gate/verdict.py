@@ -311,9 +311,9 @@ def _is_red_anyway(
         reported_cells(best, rules),
         comparison.baseline,
         confirm_runs=comparison.confirm_runs,
-        alpha=comparison.alpha,
-        max_regressions=rules.max_regressions,
+        rules=rules,
         is_selection=report.suite.selection is not None,
+        main_now=report.main_now,
     )
     return any(rule.status == "fail" for rule in rule_verdicts(best, rules, compared))
 

@@ -120,6 +120,22 @@ class Looks:
     taken: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MainNow:
+    """Main's code, run in the same minutes as some runs of a report.
+
+    Attributes:
+        name: the branch and its commit: `main (0123456)`.
+        lack: why it could not be run; empty if it could.
+        runs: of each cell of the report, whether each run of main passed, by the number of the run
+            here that was made with it; None for one without a grade.
+    """
+
+    name: str
+    lack: str = ""
+    runs: Mapping[int, Mapping[int, bool | None]] = field(default_factory=dict)
+
+
 class RunRecord(NamedTuple):
     """The part of a run's result that a report keeps in memory.
 
@@ -375,6 +391,7 @@ class SuiteReport:
         ruler: main's grades of answers whose checks the change has edited; None if there are none.
         changed_settings: the settings that differ from main's; None if main's are not known, or
             surely the same.
+        main_now: main's runs in the same minutes; None if nobody asked for them.
     """
 
     suite: SuiteInfo
@@ -392,6 +409,7 @@ class SuiteReport:
     confirmation: "SuiteReport | None" = None
     ruler: Ruler | None = None
     changed_settings: ChangedSettings | None = None
+    main_now: MainNow | None = None
 
     @property
     def was_signalled(self) -> bool:

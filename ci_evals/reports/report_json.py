@@ -250,12 +250,29 @@ class TotalsEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MainEntry:
+    """Main's code: the branch and its commit, and why it could not be run; empty if it could."""
+
+    name: str
+    lack: str = ""
+
+
+class MainRun(NamedTuple):
+    """A run of main, made with a run here."""
+
+    run: RunCount
+    passed: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CellEntry:
     """The plan of a cell and the rules for it.
 
     Attributes:
         planned: the number of its runs, without confirm runs.
         confirm_runs: the number of further runs that were planned for it as a suspect.
+        main_now: the runs here that main made, too, in the same minutes: the number of the run, and
+            whether main's passed; null for one without a grade.
         fingerprint: identifies the question of the case and its grading, as `asked.judged`.
         critical: a regression always makes the gate red.
         threshold: the score that a run needs to pass; None if all graders must pass.
@@ -267,6 +284,7 @@ class CellEntry:
     prompt: str | None
     planned: RunCount
     confirm_runs: RunCount
+    main_now: tuple[MainRun, ...] = ()
     fingerprint: str
     tags: tuple[str, ...]
     file: str
@@ -418,6 +436,7 @@ class Measured:
         settled: the verdict that no further run could have changed, if the run ended early.
         ruler: main's grades of answers whose checks the change has edited.
         changed_settings: the settings that differ from main's.
+        main: main's code, which ran what would be red, too; None if it had no part.
         results: the lines of the journal in plan order, confirm runs last.
     """
 
@@ -431,6 +450,7 @@ class Measured:
     settled: Literal["pass", "borderline", "fail"] | None
     ruler: Ruler | None
     changed_settings: ChangedSettings | None
+    main: MainEntry | None
     gate: Gate | None
     base: BaseEntry | NoComparison | None
     variants: tuple[Variant, ...]
@@ -585,6 +605,7 @@ def _document(summary: Summary) -> ReportDocument:
         settled=report.settled,
         ruler=report.ruler,
         changed_settings=report.changed_settings,
+        main=_main(report),
         gate=summary.gate,
         base=_base(summary),
         cells=tuple(_written_cells(summary)),
@@ -639,7 +660,20 @@ def _written_cells(summary: Summary) -> Iterator[WrittenCell]:
             threshold=cell.case.threshold,
             min_pass_rate=cell.case.min_pass_rate,
             confirm_runs=confirm_runs,
+            main_now=_main_runs(report, cell.cell),
         )
+
+
+def _main(report: SuiteReport) -> MainEntry | None:
+    if report.main_now is None:
+        return None
+    return MainEntry(name=report.main_now.name, lack=report.main_now.lack)
+
+
+def _main_runs(report: SuiteReport, cell: int) -> tuple[MainRun, ...]:
+    if report.main_now is None:
+        return ()
+    return tuple(MainRun(*each) for each in sorted(report.main_now.runs.get(cell, {}).items()))
 
 
 def _cell_fields(summary: Summary, cell: CellView) -> dict[str, Any]:

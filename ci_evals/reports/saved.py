@@ -30,7 +30,7 @@ from ci_evals.gate.outages import unanswered_runs
 from ci_evals.graders.scoring import passes, score_of
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs
-from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport, Tally
+from ci_evals.model.report import Looks, MainNow, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result, encode_result, every_grade
 from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import ConfirmRuns, Gate
@@ -109,6 +109,7 @@ class SavedReport:
             settled=None,
             ruler=None,
             changed_settings=None,
+            main_now=None,
         )
         return replace(self, report=report, base=None, confirm_runs=0, before={})
 
@@ -291,6 +292,7 @@ def _restore_report(document: Measured) -> SuiteReport:
         settled=document.settled,
         ruler=document.ruler,
         changed_settings=document.changed_settings,
+        main_now=_restore_main(document, further),
     )
     _check_ruler(document.ruler, plan, further)
     if further.total:
@@ -303,6 +305,7 @@ def _restore_report(document: Measured) -> SuiteReport:
             resumption=None,
             looks=None,
             settled=None,
+            main_now=None,
         )
     return report
 
@@ -323,6 +326,27 @@ def _check_ruler(ruler: Ruler | None, plan: RunPlan, further: RunPlan) -> None:
     possible = all(0 <= count <= MOST_RUNS for count in counts)
     if not possible or not all(0 <= case.passed <= case.graded for case in ruler.dropped):
         raise ContradictionError("`ruler.dropped` has impossible counts")
+
+
+def _restore_main(document: Measured, further: RunPlan) -> MainNow | None:
+    """Return main's runs, each with the run here that it was made with.
+
+    Raises:
+        ContradictionError: there is no such run.
+    """
+    if document.main is None:
+        return None
+    numbers = {key: number for number, key in enumerate(further.keys)}
+    runs = {}
+    for cell in document.cells:
+        number = numbers[cell.key]
+        first = further.first_runs[number]
+        for run, _ in cell.main_now:
+            if not first <= run < first + further.runs(number):
+                raise ContradictionError(f"run {run} of main is of no run of {cell.case!r}")
+        if cell.main_now:
+            runs[number] = dict(cell.main_now)
+    return MainNow(name=document.main.name, lack=document.main.lack, runs=runs)
 
 
 def report_so_far(

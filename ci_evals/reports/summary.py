@@ -130,14 +130,13 @@ def summarize(
     cells = reported_cells(report, gate)
     comparison: Comparison | NoComparison | None
     if isinstance(baseline, Baseline):
-        rules = gate or Gate()
         comparison = compare(
             cells,
             baseline,
             confirm_runs=confirm_runs,
-            alpha=rules.alpha,
-            max_regressions=rules.max_regressions,
+            rules=gate,
             is_selection=report.suite.selection is not None,
+            main_now=report.main_now,
         )
     else:
         comparison = baseline

@@ -247,8 +247,10 @@ def widen(p: float, overdispersion: float) -> float:
     return erfc(-z / sqrt(2)) / 2  # `NormalDist.cdf` is 0 far out
 
 
-def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+def holm(p_values: Sequence[float], family: int | None = None) -> tuple[float, ...]:
     """Adjust p-values for a family-wise error.
+
+    A `family` of more tests than have p-values counts the others as 1.
 
     The adjusted ones, in input order, are at most `a` exactly where Holm's procedure rejects with
     family-wise error `a`.
@@ -256,11 +258,13 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     (1979).
     """
     size = len(p_values)
+    if family is None:
+        family = size
     smallest_first = sorted(range(size), key=p_values.__getitem__)
     adjusted = [0.0] * size
     highest = 0.0
     for rank, i in enumerate(smallest_first):
-        p = (size - rank) * p_values[i]
+        p = max(family - rank, 1) * p_values[i]
         highest = min(1.0, max(highest, p))
         adjusted[i] = highest
     return tuple(adjusted)

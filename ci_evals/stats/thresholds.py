@@ -295,6 +295,57 @@ tests/unit/gate/test_outages.py. Not simulated: "5 % of all runs crash, on both 
 Lower: crashes of the code under test are forgiven on main only. Higher: outages count as history.
 """
 
+# Where main's code runs, too: `gate/both_sides.py`.
+
+BOTH_SIDES_CELLS_P = 0.05
+"""A candidate is named only if it is below main now, too, by the procedure of Benjamini and
+Hochberg over the candidates.
+
+Held by `test_known_pull_requests_have_the_answers_of_the_reference` in
+tests/unit/gate/test_both_sides.py.
+Lower: fewer broken cases are named. Higher: what main or the provider did is named.
+"""
+BOTH_SIDES_CASES_P = 0.03
+"""The same for cases over their variants, by Holm's method.
+
+Held by `test_known_variants_have_the_answers_of_the_reference` in
+tests/unit/gate/test_both_sides.py.
+"""
+WOULD_BE_RED_P = 0.05
+"""A variant in doubt makes rounds on both sides if its further rounds leave p at or below this.
+
+Held by the same tests.
+Lower: less is seen of falls that all cases share. Higher: main runs more often.
+"""
+BOTH_SIDES_LOOKS = ((3, 0.03), (6, 0.06))
+"""The rounds on both sides after which a variant is red, p at or below the number beside them.
+
+Held by the same tests.
+Lower levels: less is seen. Higher: what main or the provider did is put down to the change.
+"""
+FUTILE_P = 0.40
+"""A variant makes no more rounds on both sides if the first ones leave a higher p.
+
+Held by the same tests.
+"""
+MIN_TESTED_SHARE = Fraction(1, 3)
+"""Holm's method counts at least this share of all variants, however few are tested on both sides.
+
+Held by `test_known_variants_have_the_answers_of_the_reference` in
+tests/unit/gate/test_both_sides.py.
+"""
+MAIN_FELL_P = 0.05
+"""Main itself is said to fail a case if its runs now are below its reports, p at or below this.
+
+Held by `test_where_main_fails_now_too_the_change_is_cleared` in tests/unit/gate/test_both_sides.py.
+Such a case is not named in any case: this only chooses the sentence.
+"""
+MAIN_COLLAPSED_P = 0.01
+"""Main's runs now are an outage if they are below half of its newest report, p at or below this.
+
+Held by `test_main_that_fails_as_a_whole_now_is_no_verdict` in tests/unit/gate/test_both_sides.py.
+"""
+
 # Where main's code can't be run, and its stored reports decide: `gate/history_only.py`.
 
 RECENT_POOL_P = 0.20

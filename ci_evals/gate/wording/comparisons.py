@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
+from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellComparison
-from ci_evals.gate.compare import Comparison, VariantComparison
+from ci_evals.gate.compare import Comparison, RatesNow, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.history_only import Outage, RecentPool
 from ci_evals.model.report import Tally
@@ -40,6 +41,8 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     if cell.by_main:
         here += " by its checks"
     both = f"{before}, {here}"
+    if cell.main_now.graded and cell.kind in ("regressed", "suspect"):
+        return _finding_now(comparison, cell, before)
     match cell.kind:
         case "regressed" if cell.case in comparison.by_case:
             case = comparison.by_case[cell.case]
@@ -52,9 +55,10 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
         case "flaky":
             return f"{both}: answers vary from run to run, no change detected"
         case "unchanged":
+            found = "unchanged"
             if cell.head.rate != cell.base.rate:
-                return f"{both}: too few runs to call it a change"
-            return f"{both}: unchanged"
+                found = "too few runs to call it a change"
+            return f"{both}: {found}"
         case "new":
             return f"new, {here}"
         case "removed":
@@ -63,6 +67,32 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
             return f"edited, so not compared: {both}"
         case "not compared":
             return f"not compared: {_why_not_compared(comparison, cell, both)}"
+
+
+def _finding_now(comparison: Comparison, cell: CellComparison, before: str) -> str:
+    """`fails now: 0 of 10 here, 10 of 10 on main (0123456) in the same minutes (29 of 30 on …)`."""
+    main = comparison.main
+    here, there = tally_text(cell.here_now), tally_text(cell.main_now)
+    if cell.by_main:
+        here = f"{here} here by its checks"
+    else:
+        here = f"{here} here"
+    both = f"{here}, {there} on {main} in the same minutes ({before})"
+    if cell.kind == "regressed":
+        verb = "fails now"
+        if cell.here_now.passed:
+            verb = "is worse now"
+        return f"{verb}: {both}; {_adjusted_chance_now(comparison, cell)}"
+    if cell.cleared:
+        return f"{main} fails it now, too ({there}): not this change"
+    return f"can't tell: {both}"
+
+
+def _adjusted_chance_now(comparison: Comparison, cell: CellComparison) -> str:
+    case = comparison.by_case.get(cell.case)
+    if case is None:
+        return _adjusted_chance(comparison, cell)
+    return f"worse {variants_clause(case)}, {_adjusted_chance_of_case(comparison, case)}"
 
 
 def _suspicion(comparison: Comparison, cell: CellComparison) -> str:
@@ -232,6 +262,8 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     rates = f"{name}pass rate {before} {where}, {here} here over {cases}"
     if variant.further_rounds:
         rates += f", with {FURTHER_ROUNDS} further rounds"
+    if variant.now is not None:
+        return _variant_now(comparison, variant, variant.now)
     if _surely_higher(variant):
         return f"{rates}; a sure rise"
     if variant.adjusted_p <= comparison.alpha:
@@ -241,6 +273,20 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     if variant.head_rate == variant.base_rate:
         return f"{rates}: no change"
     return f"{rates}: can't tell"
+
+
+def _variant_now(comparison: Comparison, variant: VariantComparison, now: RatesNow) -> str:
+    """`fell as a whole: 81 % here, 89 % on main now; p = 0.002`, or that main is below, too."""
+    here, main = percent(now.here, now.main), percent(now.main, now.here)
+    name = variant_name(comparison, variant)
+    if variant.fell:
+        return (
+            f"{name}fell as a whole: {here} here, {main} on {comparison.main} now; {_chance(now.p)}"
+        )
+    below = (
+        f"{name}below the reports of {comparison.baseline.label}, but so is {comparison.main} now"
+    )
+    return f"{below}: {here} here, {main} there: not this change"
 
 
 def _pool_clause(comparison: Comparison, variant: VariantComparison) -> str:
@@ -390,3 +436,10 @@ def _part_of(part: int, whole: int, noun: str) -> str:
     if part == whole > 1:
         return f"all {number_of(whole, noun)}"
     return f"{part:,} of {number_of(whole, noun)}"
+
+
+def collapsed_main_sentence(comparison: Comparison) -> str:
+    """`main (0123456) passes 12 of 120 runs now, less than half of its newest report: …`."""
+    now = add_tallies(cell.main_now for cell in comparison.cells)
+    passes = f"{comparison.main} passes {tally_text(now)} runs now"
+    return f"{passes}, less than half of its newest report: likely an outage"

@@ -43,7 +43,7 @@ async def test_a_case_that_the_working_tree_breaks_is_named(shop: Repository) ->
     ended = await against_main(shop.folder)
     assert ended.code == 1
     assert ended.out.startswith("✗ FAIL  1 case regressed: bread")
-    assert "bread: 3 of 3 on main, 0 of 17 here" in ended.out
+    assert f"bread: fails now: 0 of 10 here, 10 of 10 on main ({sha})" in ended.out
     assert f"Compared: with main at {sha}, which ran alongside (3 runs per case)" in ended.out
     assert f"main ({sha}) runs alongside" in ended.err
     assert sides(shop.folder).main == {"apple, says main", "bread, says main"}
@@ -149,7 +149,7 @@ async def test_an_earlier_commit_is_compared_with_too(shop: Repository) -> None:
     ended = await ci_evals(shop.folder, "run", "--against", "HEAD~1")
     assert ended.code == 1
     assert "1 case regressed: bread" in ended.out
-    assert "bread: 3 of 3 on HEAD~1, 0 of 17 here" in ended.out
+    assert "bread: fails now: 0 of 10 here, 10 of 10 on HEAD~1 (" in ended.out
 
 
 @pytest.mark.parametrize("added", ["", "description: it is elsewhere now\n"])
@@ -205,3 +205,30 @@ async def test_nothing_is_compared_unless_it_is_asked_for(shop: Repository) -> N
     for arguments in ((), ("--against", "auto"), ("--against", "off")):
         await ci_evals(shop.folder, "run", *arguments)
         assert not (shop.folder / RESULTS / "merge-base").exists()
+
+
+# What would be red is run on both sides.
+
+VENDOR = """
+def answer(question, request):
+    is_out = question == "bread" and request.run > UP_TO
+    return "no idea" if is_out else f"{question}, says WHO"
+"""
+
+
+async def test_what_main_fails_now_too_is_not_put_down_to_the_change(tmp_path: Path) -> None:
+    """What the agent asks has changed after main's planned runs, and before those here."""
+    shop = repository_with_agent(tmp_path / "shop", cases=[APPLE, BREAD], runs=3)
+    shop.commit({"agent.py": VENDOR.replace("WHO", "main").replace("UP_TO", "3")})
+    shop.write({"agent.py": VENDOR.replace("WHO", "change").replace("UP_TO", "0")})
+    ended = await against_main(shop.folder)
+    report = report_in(shop.folder / RESULTS)
+    assert report["verdict"]["rules"] == []
+    [bread] = [cell for cell in report["cells"] if cell["case"] == "bread"]
+    assert bread["comparison"]["kind"] == "suspect"
+    assert [passed for _, passed in bread["main_now"]] == [False] * 10
+    sentence = "fails it now, too (0 of 10): not this change"
+    assert sentence in bread["comparison"]["sentence"]
+    assert f"main ({shop.git('rev-parse', '--short=7', 'HEAD')}) {sentence}" in " ".join(
+        ended.out.split()
+    )

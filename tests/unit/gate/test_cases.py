@@ -8,8 +8,7 @@ from scipy.stats import norm
 from sides import base_of, head_of, key_of
 
 from ci_evals.gate.baseline import Baseline, ReportedCell
-from ci_evals.gate.compare import Comparison, compare
-from ci_evals.gate.history_only import next_runs
+from ci_evals.gate.compare import Comparison, compare, next_runs
 from ci_evals.model.rules import Gate
 from ci_evals.stats.exact_tests import stratified_lower
 

@@ -11,10 +11,9 @@ from sides import base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import Baseline, Evidence, History, ReportedCell
 from ci_evals.gate.cells import match_variants
-from ci_evals.gate.compare import Comparison, compare
+from ci_evals.gate.compare import Comparison, compare, next_runs
 from ci_evals.gate.confirmation import FurtherRuns
 from ci_evals.gate.falls import fall
-from ci_evals.gate.history_only import next_runs
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
@@ -190,7 +189,7 @@ def test_where_the_gate_allows_a_name_the_other_cells_are_tested() -> None:
     head = head_of({"a": (0, 3)} | fallen, {"a": (0, 14)})
     head = [replace(cell, repeats=cell.repeats or (True, False, False)) for cell in head]
     base = base_of({"a": (30, 30)} | dict.fromkeys(fallen, (29, 30)))
-    allowed = compare(head, base, confirm_runs=10, max_regressions=1)
+    allowed = compare(head, base, confirm_runs=10, rules=Gate(max_regressions=1))
     [variant] = allowed.worse_variants()
     assert variant.cells == 6
     assert not compare(head, base, confirm_runs=10).worse_variants()

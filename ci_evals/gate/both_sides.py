@@ -1,0 +1,274 @@
+"""The rules where main's code runs, too: what would be red is run on both sides, at the same time.
+
+Main's stored reports only choose what to look at. Runs of both sides decide, so that what the
+provider, an outage or main itself did is not put down to the change.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from math import ceil
+from typing import NamedTuple
+
+from ci_evals.gate.baseline import ReportedCell, add_tallies, tally_of
+from ci_evals.gate.cases import MatchedCase, lower_p
+from ci_evals.gate.cells import MatchedCell, Matching
+from ci_evals.gate.confirmation import Confirmation, FurtherRuns, NowTest, VariantFall, Wanted
+from ci_evals.gate.falls import Fall, fall, planned_fall, widen_for
+from ci_evals.model.case import Variant
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Tally
+from ci_evals.stats.exact_tests import (
+    Table,
+    benjamini_hochberg,
+    fisher_lower,
+    holm,
+    stratified_lower,
+    weighted_lower,
+    widen,
+)
+from ci_evals.stats.thresholds import (
+    BOTH_SIDES_CASES_P,
+    BOTH_SIDES_CELLS_P,
+    BOTH_SIDES_LOOKS,
+    DOUBT_P,
+    FURTHER_ROUNDS,
+    FUTILE_P,
+    MAIN_COLLAPSED_P,
+    MIN_TESTED_SHARE,
+    WOULD_BE_RED_P,
+)
+
+
+class Look(NamedTuple):
+    """The variants that have made so many rounds on both sides, each with its test; None for one
+    that lacks some of these.
+    """
+
+    rounds: int
+    tests: Mapping[Variant, NowTest | None]
+
+
+class BothSides(Confirmation):
+    """What the runs of both sides show."""
+
+    runs_main = True
+
+    def steps(self) -> Iterator[FurtherRuns]:
+        """Yield the steps in order. A part of the suite only repeats its suspects."""
+        for step in super().steps():
+            yield step
+            if not self.is_whole:
+                break
+
+    def missing_runs(self, wanted: Mapping[CellKey, Wanted]) -> Mapping[CellKey, int]:
+        """Return how many runs each cell lacks: here alone, or here and on main."""
+        heads = {cell.head.key: cell.head for cell in self.matching.cells}
+        missing = {}
+        for key, (again, deciding) in wanted.items():
+            lacking = again - len(heads[key].again)
+            if deciding:
+                lacking = deciding - len(heads[key].main_outcomes)
+            if lacking > 0:
+                missing[key] = lacking
+        return missing
+
+    def runs(self, cell: MatchedCell, wanted: Wanted) -> Tally | None:
+        """Return the planned runs of a cell with the wanted ones.
+
+        None if it or main lacks some, or if none of these were graded.
+        """
+        again, deciding = wanted
+        parts = [_first(cell.head.again, again)]
+        if deciding:
+            parts.append(_first(cell.head.here_outcomes, deciding))
+            if _first(cell.head.main_outcomes, deciding) is None:
+                return None
+        found = [cell.head.planned]
+        for part in parts:
+            if part is None:
+                return None
+            found.append(part)
+        return add_tallies(found)
+
+    def base(self, cell: MatchedCell, wanted: Wanted) -> Tally:
+        """Return the pooled runs and main's runs now."""
+        return add_tallies((cell.pooled, _main(cell.head, wanted.deciding)))
+
+    def shown_cells(self, cells: Sequence[MatchedCell]) -> frozenset[CellKey]:
+        """Return the cells that are below main now, too."""
+        runs = self.confirm_runs
+        ps = [fisher_lower(*_here(cell.head, runs), *_main(cell.head, runs)) for cell in cells]
+        adjusted = zip(cells, benjamini_hochberg(ps), strict=True)
+        return frozenset(cell.head.key for cell, p in adjusted if p <= BOTH_SIDES_CELLS_P)
+
+    def shown_cases(self, cases: Sequence[MatchedCase]) -> frozenset[str]:
+        """Return the cases that are below main now, too."""
+        ps = []
+        for case in cases:
+            runs = self.wanted_of_case(case).deciding
+            here = [_here(cell.head, runs) for cell in case.cells]
+            ps.append(lower_p(here, [_main(cell.head, runs) for cell in case.cells]))
+        adjusted = zip(cases, holm(ps), strict=True)
+        return frozenset(case.id for case, p in adjusted if p <= BOTH_SIDES_CASES_P)
+
+    # Variants.
+
+    def test_variants(self) -> Iterator[FurtherRuns]:
+        """Yield the further rounds of variants in doubt, then the rounds on both sides."""
+        doubted = self._doubted
+        yield self.further("doubt", self._rounds_of(doubted, Wanted(FURTHER_ROUNDS)), doubted)
+        for look in self.looks:
+            variants = list(look.tests)
+            wanted = self._rounds_of(variants, Wanted(FURTHER_ROUNDS, look.rounds))
+            yield self.further("would be red", wanted, variants)
+
+    def _rounds_of(self, variants: Sequence[Variant], wanted: Wanted) -> Mapping[CellKey, Wanted]:
+        cells = [cell for variant in variants for cell in self.tested_variants[variant]]
+        return {cell.head.key: wanted for cell in cells}
+
+    @cached_property
+    def _doubted(self) -> Sequence[Variant]:
+        return [
+            variant
+            for variant, cells in self.tested_variants.items()
+            if planned_fall(cells, self.matching.overdispersion(variant)).p <= DOUBT_P
+        ]
+
+    @cached_property
+    def _with_further_rounds(self) -> Mapping[Variant, Fall]:
+        """The test of each variant in doubt that has its further rounds against the history."""
+        found = {}
+        for variant in self._doubted:
+            cells = self.tested_variants[variant]
+            runs = []
+            for cell in cells:
+                further = _made(cell.head.again, FURTHER_ROUNDS)
+                if further is not None:
+                    runs.append(add_tallies((cell.head.planned, further)))
+            if len(runs) < len(cells):
+                continue
+            wider = self._widen(variant, runs)
+            histories = [cell.base.history for cell in cells]
+            pairs = list(zip(runs, histories, strict=True))
+            found[variant] = fall(pairs, wider)._replace(further_rounds=True)
+        return found
+
+    def _widen(self, variant: Variant, runs: Sequence[Tally]) -> float:
+        planned = [cell.head.planned for cell in self.tested_variants[variant]]
+        return widen_for(self.matching.overdispersion(variant), runs, planned)
+
+    @cached_property
+    def looks(self) -> Sequence[Look]:
+        """The looks at the rounds on both sides, with the variants that would be red."""
+        found = self._with_further_rounds
+        live = [variant for variant in found if found[variant].p <= WOULD_BE_RED_P]
+        looks = []
+        family = self._family(len(live))
+        fallen = 0
+        for rounds, level in BOTH_SIDES_LOOKS:
+            if not live:
+                break
+            look = Look(rounds, {variant: self._test_now(variant, rounds) for variant in live})
+            looks.append(look)
+            red = red_at(look, level, family - fallen)
+            fallen += len(red)
+            live = [
+                variant
+                for variant, test in look.tests.items()
+                if test is not None and variant not in red and test.p <= FUTILE_P
+            ]
+        return looks
+
+    def _family(self, live: int) -> int:
+        """Return the number of variants that share the error: at least a third of all."""
+        return max(live, ceil(MIN_TESTED_SHARE * len(self.matching.by_variant)))
+
+    def _test_now(self, variant: Variant, rounds: int) -> NowTest | None:
+        """Test the rounds made here since the plan against main's now; None if some are missing."""
+        here, main, made = [], [], []
+        for cell in self.tested_variants[variant]:
+            head = cell.head
+            further = _made(head.again, FURTHER_ROUNDS)
+            now = _made(head.here_outcomes, rounds)
+            main_now = _made(head.main_outcomes, rounds)
+            if further is None or now is None or main_now is None:
+                return None
+            here.append(add_tallies((further, now)))
+            main.append(main_now)
+            made.append(now)
+        tables: list[Table] = []
+        for mine, theirs in zip(here, main, strict=True):
+            if mine.graded and theirs.graded:
+                tables.append((*mine, *theirs))
+        p = widen(weighted_lower(tables), self._widen(variant, made))
+        return NowTest(rounds, p, tables)
+
+    @cached_property
+    def falls(self) -> Mapping[Variant, VariantFall]:
+        """The test of each variant: it fell if its rounds are below main's now."""
+        falls = {}
+        adjusted: dict[Variant, float] = {}
+        last: dict[Variant, NowTest] = {}
+        red: set[Variant] = set()
+        family = self._family(len(self.looks[0].tests) if self.looks else 0)
+        for look, (_, level) in zip(self.looks, BOTH_SIDES_LOOKS, strict=False):
+            adjusted |= _adjust(look, family - len(red))
+            last |= {variant: test for variant, test in look.tests.items() if test is not None}
+            red |= red_at(look, level, family - len(red))
+        for variant, cells in self.matching.by_variant.items():
+            chosen = self.tested_variants.get(variant, cells)
+            found = self._with_further_rounds.get(variant)
+            if found is None:
+                found = planned_fall(chosen, self.matching.overdispersion(variant))
+            fell = variant in red
+            p = adjusted[variant] if fell else 1.0
+            falls[variant] = VariantFall(found, p, fell, last.get(variant))
+        return falls
+
+
+def red_at(look: Look, level: float, family: int) -> frozenset[Variant]:
+    """Return the variants that are red at a look."""
+    return frozenset(variant for variant, p in _adjust(look, family).items() if p <= level)
+
+
+def _adjust(look: Look, family: int) -> Mapping[Variant, float]:
+    tests = {variant: test for variant, test in look.tests.items() if test is not None}
+    ps = holm([test.p for test in tests.values()], family)
+    return dict(zip(tests, ps, strict=True))
+
+
+def has_collapsed_now(matching: Matching) -> bool:
+    """Return True if main's runs now passed less than half of what its newest report did.
+
+    An outage is under way then, and nothing of what it hits is known.
+    """
+    tables = []
+    for cell in matching.cells:
+        now = tally_of(cell.head.main_outcomes)
+        newest = cell.base.history.newest(1)
+        if now.graded and newest.graded:
+            tables.append((*now, *newest))
+    rate_now = sum(passed / graded for passed, graded, _, _ in tables)
+    rate_then = sum(passed / graded for _, _, passed, graded in tables)
+    return 2 * rate_now < rate_then and stratified_lower(tables) <= MAIN_COLLAPSED_P
+
+
+def _first(outcomes: Sequence[bool | None], count: int) -> Tally | None:
+    """Return the first so many runs; None if there are fewer, or if none of these was graded."""
+    found = _made(outcomes, count)
+    return found if found is not None and found.graded else None
+
+
+def _made(outcomes: Sequence[bool | None], count: int) -> Tally | None:
+    """Return the first so many runs; None if there are fewer."""
+    if len(outcomes) < count:
+        return None
+    return tally_of(outcomes[:count])
+
+
+def _here(head: ReportedCell, runs: int) -> Tally:
+    return tally_of(head.here_outcomes[:runs])
+
+
+def _main(head: ReportedCell, runs: int) -> Tally:
+    return tally_of(head.main_outcomes[:runs])
