@@ -46,8 +46,6 @@ from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, add_tallies, reported_cells
 from ci_evals.gate.cells import base_keys, match_cells
 from ci_evals.gate.compare import NoComparison, next_runs
-from ci_evals.gate.confirmation import FurtherRuns
-from ci_evals.gate.history_only import failed_repeats, find_outages
 from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.gate.wording.comparisons import (
     failed_repeats_sentence,
@@ -85,6 +83,7 @@ from ci_evals.reports.view import reasons_of
 from ci_evals.suite.types import CheckedSuite
 
 if TYPE_CHECKING:
+    from ci_evals.gate.confirmation import FurtherRuns
     from ci_evals.ruling import Ruling
 
 T = TypeVar("T")
@@ -1033,7 +1032,7 @@ class _Session:
             return self._take_over(plan_further_runs(plan, counts), {})
         return self._extend(old, plan_further_runs(plan, counts))
 
-    def _describe(self, part: _Part, step: FurtherRuns) -> str:
+    def _describe(self, part: _Part, step: "FurtherRuns") -> str:
         """Say what is run again how often, or which runs are missing."""
         runs = number_of(max(step.runs.values()), "more run")
         if min(step.runs.values()) < max(step.runs.values()):
@@ -1081,6 +1080,8 @@ class _Session:
         if evidence.confirmation is None or report.confirmation is None:
             return evidence
         head = reported_cells(report, self.invocation.suite.gate)
+        from ci_evals.gate.history_only import failed_repeats
+
         for variant in failed_repeats(match_cells(head, baseline)):
             cells = [cell for cell in head if cell.variant == variant and cell.confirming.graded]
             why = failed_repeats_sentence(
@@ -1096,6 +1097,8 @@ class _Session:
         """Withdraw all planned runs of a variant that failed as a whole."""
         report = self._report(evidence)
         rules = self.invocation.suite.gate or Gate()
+        from ci_evals.gate.history_only import find_outages
+
         outages = find_outages(reported_cells(report, rules), baseline, rules.alpha)
         for variant, outage in outages.items():
             runs = _indices(report, variant)

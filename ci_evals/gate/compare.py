@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import comb
 from statistics import fmean
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ci_evals.gate.baseline import (
     BaseCell,
@@ -15,7 +15,6 @@ from ci_evals.gate.baseline import (
     ReportedCell,
     tally_of,
 )
-from ci_evals.gate.both_sides import BothSides, has_collapsed_now
 from ci_evals.gate.cases import CaseComparison, TagComparison, compare_tags
 from ci_evals.gate.cells import (
     CellComparison,
@@ -27,9 +26,7 @@ from ci_evals.gate.cells import (
     match_variants,
     variants_of,
 )
-from ci_evals.gate.confirmation import Confirmation, FurtherRuns, NowTest
 from ci_evals.gate.differences import Differences, differences
-from ci_evals.gate.history_only import HistoryOnly, without_failed_repeats
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
@@ -37,6 +34,9 @@ from ci_evals.model.report import MainNow
 from ci_evals.model.rules import Gate
 from ci_evals.stats.exact_tests import benjamini_hochberg, fisher_lower
 from ci_evals.stats.thresholds import MAIN_FELL_P, SUSPECT_CELL_P
+
+if TYPE_CHECKING:
+    from ci_evals.gate.confirmation import Confirmation, FurtherRuns, NowTest
 
 Change = Literal[
     "worse",
@@ -314,9 +314,15 @@ def compare(
     alpha, allowed = gate.alpha, gate.max_regressions
     matching = match_cells(head, base)
     found: Confirmation
+    collapsed = False
     if _main_decides(main_now, confirm_runs):
+        from ci_evals.gate.both_sides import BothSides, has_collapsed_now
+
         found = BothSides(matching, confirm_runs, alpha, allowed)
+        collapsed = has_collapsed_now(matching)
     else:
+        from ci_evals.gate.history_only import HistoryOnly, without_failed_repeats
+
         matching = without_failed_repeats(matching)
         found = HistoryOnly(matching, confirm_runs, alpha, allowed)
     confirmed = frozenset(cell.head.key for cell in found.confirmed)
@@ -338,7 +344,7 @@ def compare(
         confirmed=confirmed,
         unconfirmed=unconfirmed,
         main_now=main_now,
-        main_collapsed=found.runs_main and has_collapsed_now(matching),
+        main_collapsed=collapsed,
     )
 
 
@@ -354,7 +360,7 @@ def next_runs(
     *,
     main_now: MainNow | None = None,
     is_whole: bool = True,
-) -> FurtherRuns | None:
+) -> "FurtherRuns | None":
     """Return the runs to make next, before more can be said; None if there are none.
 
     Args:
@@ -365,9 +371,15 @@ def next_runs(
         main_now: main's runs in the same minutes; without them, its reports decide.
         is_whole: the cells are those of the whole suite.
     """
-    kind: type[Confirmation] = HistoryOnly
+    kind: type[Confirmation]
     if _main_decides(main_now, confirm_runs):
+        from ci_evals.gate.both_sides import BothSides
+
         kind = BothSides
+    else:
+        from ci_evals.gate.history_only import HistoryOnly
+
+        kind = HistoryOnly
     matching = match_cells(head, base)
     found = kind(matching, confirm_runs, rules.alpha, rules.max_regressions, is_whole)
     return found.next_runs()
@@ -382,7 +394,7 @@ def _commonest(numbers: Sequence[int]) -> int:
     return min(number for number, count in counts.items() if count == most)
 
 
-def _compare_cells(found: Confirmation) -> Iterator[CellComparison]:
+def _compare_cells(found: "Confirmation") -> Iterator[CellComparison]:
     """Classify each cell by its tests."""
     cells = found.matching.cells
     adjusted_rises = benjamini_hochberg([cell.rise for cell in cells])
@@ -430,7 +442,7 @@ def _classify(cell: MatchedCell, *, is_named: bool, rose: bool) -> CellKind:
     return "unchanged"
 
 
-def _rates_now(test: NowTest | None) -> RatesNow | None:
+def _rates_now(test: "NowTest | None") -> RatesNow | None:
     if test is None or not test.tables:
         return None
     here = fmean([passed / graded for passed, graded, _, _ in test.tables])
@@ -438,7 +450,7 @@ def _rates_now(test: NowTest | None) -> RatesNow | None:
     return RatesNow(rounds=test.rounds, here=here, main=main, p=test.p)
 
 
-def _compare_variants(matching: Matching, found: Confirmation) -> Iterator[VariantComparison]:
+def _compare_variants(matching: Matching, found: "Confirmation") -> Iterator[VariantComparison]:
     """Compare every variant that has cells to compare.
 
     Runs that confirm suspects take no part, as they were chosen for their results; further rounds

@@ -9,11 +9,11 @@ from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import Comparison, RatesNow, VariantComparison
 from ci_evals.gate.differences import Difference
-from ci_evals.gate.history_only import Outage, RecentPool
 from ci_evals.model.report import Tally
 from ci_evals.stats.thresholds import FURTHER_ROUNDS, MIN_COMPARED_SHARE
 
 if TYPE_CHECKING:
+    from ci_evals.gate.history_only import Outage, RecentPool
     from ci_evals.gate.outages import FailedRound
 
 
@@ -180,7 +180,7 @@ def _case_test_clause(case: CaseComparison, alpha: float) -> str:
     return f"{test}; at most {alpha:g}, so the case is named"
 
 
-def pooled_sentence(runs: Tally, recent: RecentPool, age: int) -> str:
+def pooled_sentence(runs: Tally, recent: "RecentPool", age: int) -> str:
     """`10 of 10, pooled`, or that what is named must show against newer reports, too.
 
     Args:
@@ -406,7 +406,7 @@ def _surely_higher(variant: VariantComparison) -> bool:
     return change is not None and change.lower is not None and change.lower > 0
 
 
-def outage_sentence(outage: Outage) -> str:
+def outage_sentence(outage: "Outage") -> str:
     """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
     failed = outage.planned.graded - outage.planned.passed
     failures = _part_of(failed, outage.planned.graded, "planned run")
