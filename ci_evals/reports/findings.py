@@ -411,13 +411,14 @@ class CaseRow:
     """A case that decided or was fixed, as figures in columns: `30/30` on the base, `4/10` here,
     `p < 0.001`. Many cases that failed for the same reason share a row.
 
-    `base` is empty if the case was not compared.
+    `base` is empty if the case was not compared, and `base_now` if the base did not run with it.
     """
 
     kind: CellGroup
     subject: Sentence
     critical: bool
     base: str
+    base_now: str
     here: str
     note: str
 
@@ -467,9 +468,10 @@ def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView], reason: S
     tallies = [case_tallies(summary, each) for each in cases]
     base = brief_tally(add_tallies(base for base, _ in tallies))
     here = brief_tally(add_tallies(head for _, head in tallies))
-    if base == UNKNOWN:
-        base = ""
-    return CaseRow(kind, subject, case.critical, base, here, note)
+    found = [cell.found for each in cases for cell in each.cells if cell.found]
+    base_now = brief_tally(add_tallies(cell.main_now for cell in found))
+    base, base_now = base.replace(UNKNOWN, ""), base_now.replace(UNKNOWN, "")
+    return CaseRow(kind, subject, case.critical, base, base_now, here, note)
 
 
 def brief_tally(tally: Tally) -> str:

@@ -42,7 +42,7 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
         here += " by its checks"
     both = f"{before}, {here}"
     if cell.main_now.graded and cell.kind in ("regressed", "suspect"):
-        return _finding_now(comparison, cell, before)
+        return _finding_now(comparison, cell)
     match cell.kind:
         case "regressed" if cell.case in comparison.by_case:
             case = comparison.by_case[cell.case]
@@ -69,14 +69,15 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
             return f"not compared: {_why_not_compared(comparison, cell, both)}"
 
 
-def _finding_now(comparison: Comparison, cell: CellComparison, before: str) -> str:
-    """`fails now: 0 of 10 here, 10 of 10 on main (0123456) in the same minutes (29 of 30 on …)`."""
+def _finding_now(comparison: Comparison, cell: CellComparison) -> str:
+    """`fails now: 0 of 10 here, 10 of 10 on main (0123456) in the same minutes (before: 29 …)`."""
     main = comparison.main
     here, there = tally_text(cell.here_now), tally_text(cell.main_now)
     if cell.by_main:
         here = f"{here} here by its checks"
     else:
         here = f"{here} here"
+    before = f"before: {tally_text(cell.base)}"
     both = f"{here}, {there} on {main} in the same minutes ({before})"
     if cell.kind == "regressed":
         verb = "fails now"

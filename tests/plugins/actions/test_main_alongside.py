@@ -281,6 +281,52 @@ async def test_a_report_that_main_has_left_is_taken_instead(
     assert answers_of_main(ended) == frozenset()
 
 
+VENDOR = """
+import os
+
+def answer(question):
+    if question == "bread" and os.environ.get("VENDOR") == "changed" or question in FORGOTTEN:
+        return "no idea"
+    return f"{question}, says WHO"
+"""
+
+
+def asking_the_vendor(who: str, *forgotten: str) -> str:
+    return VENDOR.replace("WHO", who).replace("FORGOTTEN", repr(forgotten))
+
+
+@pytest.mark.parametrize("forgotten", [(), ("apple",)], ids=["no fault", "a fault of its own"])
+async def test_what_the_vendor_changed_since_the_report_is_not_put_down_to_the_change(
+    tmp_path: Path,
+    fake: FakeGitHub,
+    server: GitServer,
+    monkeypatch: pytest.MonkeyPatch,
+    forgotten: tuple[str, ...],
+) -> None:
+    settings = {"gate": {"min_pass_rate": 0.1}}
+    job = open_job(tmp_path, fake, server, asking_the_vendor("main"), **settings)
+    story = job.story
+    job.fetch(story.main)
+    main = await job.checkout.push(story.main, before=story.old)
+    assert main.ended.code == 0, main.ended.err
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    (job.checkout.folder / "agent.py").write_text(asking_the_vendor("the change", *forgotten))
+    job.state = Repository(job.checkout.folder).state
+    monkeypatch.setenv("VENDOR", "changed")
+    ended = await job.pull_request(story.head, GITHUB_SHA=story.merge, VENDOR="changed")
+    printed = " ".join(ended.ended.out.split())
+    cleared = f"main ({story.main[:7]}) fails it now, too (0 of 10): not this change"
+    sentences = {cell["case"]: cell["comparison"]["sentence"] for cell in ended.report["cells"]}
+    assert cleared in sentences["bread"], ended.ended.err
+    assert forgotten or cleared in printed
+    assert ended.outputs["regressions"] == str(len(forgotten))
+    assert ended.ended.code == bool(forgotten)
+    if forgotten:
+        (comment,) = comments(fake)
+        assert "| main now |" in comment.body
+        assert "apple: fails now: 0 of 10 here, 10 of 10 on main" in printed
+
+
 async def test_answers_are_compared_by_mains_checks_with_a_report_of_main(
     tmp_path: Path, fake: FakeGitHub, server: GitServer
 ) -> None:
