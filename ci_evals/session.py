@@ -109,6 +109,10 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         """The branch and its commit: `main (0123456)`."""
 
     @property
+    def preparing_s(self) -> float:
+        """Seconds that main's files may still take to be prepared, by a command of its suite."""
+
+    @property
     def takes_turns(self) -> bool:
         """True if the two sides cannot run at once, because they share a service or a fixture."""
 
@@ -659,7 +663,7 @@ class _Session:
     ) -> Baseline | NoComparison:
         """Return main's runs as a baseline, or why there are none."""
         took_s = self._duration_s()
-        allowed_s = MAIN_TAKES_AT_MOST * took_s + MAIN_STARTS_WITHIN_S
+        allowed_s = _allowed_s(main, took_s)
         if not runs.done() and not self.run.stopped:
             self.watcher.note_decision(f"waiting for the runs of {main.name}")
             await asyncio.wait([runs], timeout=allowed_s - took_s)
@@ -674,7 +678,7 @@ class _Session:
         self, main: OtherSide, answer: Awaitable[T | NoComparison]
     ) -> T | NoComparison:
         """Wait for an answer of main, but not forever: its code may hang."""
-        allowed_s = MAIN_TAKES_AT_MOST * self._duration_s() + MAIN_STARTS_WITHIN_S
+        allowed_s = _allowed_s(main, self._duration_s())
         try:
             async with asyncio.timeout(allowed_s):
                 return await answer
@@ -969,7 +973,7 @@ class _Session:
                 await self._run_again(part)
             took_s = time.perf_counter() - started
             if not task.done() and not self.run.stopped:
-                allowed_s = (MAIN_TAKES_AT_MOST - 1) * took_s + MAIN_STARTS_WITHIN_S
+                allowed_s = _allowed_s(main, took_s) - took_s
                 self.watcher.note_decision(f"waiting for the runs of {main.name}")
                 await asyncio.wait([task], timeout=allowed_s)
             if task.done() and not task.cancelled():
@@ -977,7 +981,7 @@ class _Session:
             if self.run.stopped:
                 reason = f"{main.name} was not run to its end: {self.run.stopped}"
                 return NoComparison(reason, expected=True)
-            return self._give_up_main(main, MAIN_TAKES_AT_MOST * took_s + MAIN_STARTS_WITHIN_S)
+            return self._give_up_main(main, _allowed_s(main, took_s))
         finally:
             task.cancel()
             await asyncio.wait([task])
@@ -1190,6 +1194,11 @@ class _Session:
     def _shown_cases(self) -> Sequence[Case]:
         """The cases without secrets: they may repeat a value that comes from a variable."""
         return [self.redactor.clean(case) for case in self.invocation.suite.cases]
+
+
+def _allowed_s(main: OtherSide, took_s: float) -> float:
+    """Return the seconds that main may take for what the change took `took_s` for."""
+    return MAIN_TAKES_AT_MOST * took_s + MAIN_STARTS_WITHIN_S + main.preparing_s
 
 
 def halve_limits(suite: CheckedSuite) -> CheckedSuite:

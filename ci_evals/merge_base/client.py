@@ -190,6 +190,16 @@ class MainSide:
             return False  # the run says what is wrong
 
     @property
+    def preparing_s(self) -> float:
+        """Seconds that `against.prepare` may still take."""
+        if self._running is not None:
+            return 0.0
+        try:
+            return _PREPARE_S if self._settings.prepare else 0.0
+        except _FAILURES:
+            return 0.0  # the job says what is wrong
+
+    @property
     def takes_turns(self) -> bool:
         """Return True if the two sides cannot run at once, because they share something.
 
