@@ -245,8 +245,8 @@ against = options.setting(
     callback=to_against,
     metavar="auto|off|REV",
     help="Run the code of this branch or commit alongside, in the same minutes, and compare with"
-    " it: `--against main` needs no stored report. `auto`: the base of a pull request that has no"
-    " report to be compared with. Default: auto.",
+    " it: `--against main` needs no stored report. `auto`: the base of a pull request, where"
+    " something would be red. Default: auto.",
 )
 
 

@@ -299,8 +299,8 @@ class Suite(Options):
     against: Annotated[
         Literal["auto", "off"] | OrMapping[Against],
         Field(
-            description="Run main's code alongside a change that has no report of main to be"
-            " compared with: `auto`, `off`, or how; main's file decides."
+            description="Run main's code beside a change, where something would be red: `auto`,"
+            " `off`, or how; main's file decides."
         ),
     ] = "auto"
     budget: OrMapping[Budget] = _NO_BUDGET
