@@ -109,6 +109,10 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         """The branch and its commit: `main (0123456)`."""
 
     @property
+    def changed_surroundings(self) -> str:
+        """Which file that both sides run in differs from main's; empty if none does."""
+
+    @property
     def preparing_s(self) -> float:
         """Seconds that main's files may still take to be prepared, by a command of its suite."""
 
@@ -909,7 +913,8 @@ class _Session:
         suite = invocation.suite
         is_whole = invocation.shard is None and invocation.run_missing
         if invocation.main is not None and is_whole and not invocation.replay_only:
-            evidence = evidence._replace(main_now=MainNow(name=invocation.main.name))
+            name, lack = invocation.main.name, self._lack_of_main(invocation.main)
+            evidence = evidence._replace(main_now=MainNow(name=name, lack=lack))
         while not self.run.stopped:
             report = self._report(evidence)
             head = reported_cells(report, suite.gate, unplanned=True)
@@ -941,6 +946,14 @@ class _Session:
             if part.missing:
                 break
         return evidence
+
+    def _lack_of_main(self, main: OtherSide) -> str:
+        """Return why main cannot run what would be red beside this side; empty if it can."""
+        if self.invocation.sources:
+            return "runs of another job were taken over, which main was not run beside"
+        if main.takes_turns and self.invocation.suite.max_concurrency != 1:
+            return "its services or fixtures cannot run beside those of this branch"
+        return main.changed_surroundings
 
     async def _run_again(self, part: _Part) -> None:
         cells = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
@@ -979,8 +992,7 @@ class _Session:
             if task.done() and not task.cancelled():
                 return task.result()
             if self.run.stopped:
-                reason = f"{main.name} was not run to its end: {self.run.stopped}"
-                return NoComparison(reason, expected=True)
+                return {}  # the pairs that were cut say nothing
             return self._give_up_main(main, _allowed_s(main, took_s))
         finally:
             task.cancel()
@@ -1009,9 +1021,10 @@ class _Session:
         runs = {cell: dict(of_cell) for cell, of_cell in known.runs.items()}
         for cell, key in enumerate(report.plan.keys):
             made = old.plan.runs(cell) if old is not None else 0
-            if part.plan.runs(cell) > made and names.get(key) in done:
+            if (more := part.plan.runs(cell) - made) > 0:
                 first = part.plan.first_runs[cell] + made
-                outcomes = done[names[key]]
+                # What main does not have gives no grade, and is not asked for again.
+                outcomes = done.get(names.get(key, key), [None] * more)
                 runs.setdefault(cell, {}).update(enumerate(outcomes, first))
         return MainNow(name=known.name, runs=runs)
 

@@ -33,6 +33,7 @@ from ci_evals.stats.thresholds import (
     DOUBT_P,
     FURTHER_ROUNDS,
     FUTILE_P,
+    MAIN_COLLAPSED_MIN_CELLS,
     MAIN_COLLAPSED_P,
     MIN_TESTED_SHARE,
     WOULD_BE_RED_P,
@@ -240,14 +241,19 @@ def _adjust(look: Look, family: int) -> Mapping[Variant, float]:
 def has_collapsed_now(matching: Matching) -> bool:
     """Return True if main's runs now passed less than half of what its newest report did.
 
-    An outage is under way then, and nothing of what it hits is known.
+    An outage is under way then, and nothing of what it hits is known. A variant tells that only if
+    half of its cells were run on main: a few of them were chosen because they fail.
     """
     tables = []
-    for cell in matching.cells:
-        now = tally_of(cell.head.main_outcomes)
-        newest = cell.base.history.newest(1)
-        if now.graded and newest.graded:
-            tables.append((*now, *newest))
+    for cells in matching.by_variant.values():
+        of_variant = []
+        for cell in cells:
+            now = tally_of(cell.head.main_outcomes)
+            newest = cell.base.history.newest(1)
+            if now.graded and newest.graded:
+                of_variant.append((*now, *newest))
+        if len(of_variant) >= max(MAIN_COLLAPSED_MIN_CELLS, len(cells) / 2):
+            tables += of_variant
     rate_now = sum(passed / graded for passed, graded, _, _ in tables)
     rate_then = sum(passed / graded for _, _, passed, graded in tables)
     return 2 * rate_now < rate_then and stratified_lower(tables) <= MAIN_COLLAPSED_P

@@ -32,7 +32,7 @@ from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import MainNow
 from ci_evals.model.rules import Gate
-from ci_evals.stats.exact_tests import benjamini_hochberg, fisher_lower
+from ci_evals.stats.exact_tests import benjamini_hochberg, fisher_lower, stratified_lower
 from ci_evals.stats.thresholds import MAIN_FELL_P, SUSPECT_CELL_P
 
 if TYPE_CHECKING:
@@ -57,13 +57,14 @@ Change = Literal[
 class RatesNow:
     """A variant here and on main, over the `rounds` that both sides made in the same minutes.
 
-    Those here have the further rounds besides.
+    Those here have the further rounds besides. `main_fell` if main's are below its reports.
     """
 
     rounds: int
     here: Share
     main: Share
     p: Share
+    main_fell: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +302,7 @@ def compare(
     Args:
         head: the cells of the report.
         base: the baseline.
-        confirm_runs: how many runs name a candidate. With 0, nothing is named.
+        confirm_runs: how many runs name a candidate. With 0, the planned runs decide.
         rules: the accepted chance of a false alarm, and how many cases may regress before the gate
             is red; None means the defaults.
         is_selection: the report is of a part of its suite, so that what only the base has was not
@@ -442,12 +443,15 @@ def _classify(cell: MatchedCell, *, is_named: bool, rose: bool) -> CellKind:
     return "unchanged"
 
 
-def _rates_now(test: "NowTest | None") -> RatesNow | None:
+def _rates_now(test: "NowTest | None", cells: Sequence[MatchedCell]) -> RatesNow | None:
     if test is None or not test.tables:
         return None
     here = fmean([passed / graded for passed, graded, _, _ in test.tables])
     main = fmean([passed / graded for _, _, passed, graded in test.tables])
-    return RatesNow(rounds=test.rounds, here=here, main=main, p=test.p)
+    of_main = [(*tally_of(cell.head.main_outcomes), *cell.pooled) for cell in cells]
+    p_of_main = stratified_lower([table for table in of_main if table[1] and table[3]])
+    main_fell = p_of_main <= MAIN_FELL_P
+    return RatesNow(rounds=test.rounds, here=here, main=main, p=test.p, main_fell=main_fell)
 
 
 def _compare_variants(matching: Matching, found: "Confirmation") -> Iterator[VariantComparison]:
@@ -476,7 +480,7 @@ def _compare_variants(matching: Matching, found: "Confirmation") -> Iterator[Var
             p=fall.against_history.p,
             adjusted_p=fall.adjusted_p,
             fell=fall.fell,
-            now=_rates_now(fall.now),
+            now=_rates_now(fall.now, chosen),
             differences=differences(
                 tables,
                 [cell.head.per_run for cell in chosen],

@@ -98,7 +98,7 @@ class Confirmation(ABC):
     Args:
         matching: the cells of both sides.
         confirm_runs: the number of runs that name a candidate; with 0, nothing runs again, and
-            nothing is named.
+            the planned runs decide.
         alpha: the accepted chance of a false alarm.
         max_regressions: as long as no more cases are named, variants are tested without these.
         is_whole: the cells are those of the whole suite; cases and variants can't be judged by a
@@ -194,8 +194,6 @@ class Confirmation(ABC):
     @cached_property
     def suspects(self) -> Sequence[MatchedCell]:
         """The cells that run again: critical ones first, then those least likely by chance."""
-        if not self.confirm_runs:
-            return ()
         found = [cell for cell in self.matching.cells if cell.suspicious]
         found.sort(key=lambda cell: (not cell.head.critical, cell.p))
         return found[: _most_suspects(len(self.matching.cells))]
@@ -203,8 +201,6 @@ class Confirmation(ABC):
     @cached_property
     def suspect_cases(self) -> Sequence[MatchedCase]:
         """The cases that run again on every variant, in the same order."""
-        if not self.confirm_runs:
-            return ()
         found = [case for case in self.cases if case.suspicious]
         found.sort(key=lambda case: (not case.critical, case.planned_p))
         return found[: _most_suspects(len(self.cases))]

@@ -65,7 +65,12 @@ class HistoryOnly(Confirmation):
         return {key: runs for key, runs in missing.items() if runs > 0}
 
     def runs(self, cell: MatchedCell, wanted: Wanted) -> Tally | None:
-        """Return the planned runs of a cell with the wanted repeats; None if it lacks some."""
+        """Return the planned runs of a cell with the wanted repeats; None if it lacks some.
+
+        Where nothing was to run again, the runs that there are decide.
+        """
+        if not self.confirm_runs:
+            return cell.head.with_repeats(len(cell.head.repeats))
         again, deciding = wanted
         repeats = cell.head.repeats
         if not tally_of(repeats[:again]).graded:

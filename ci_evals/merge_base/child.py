@@ -28,11 +28,12 @@ from ci_evals.errors import CiEvalsError, ConfigError, UsageError, describe_exce
 from ci_evals.files import write_atomically
 from ci_evals.merge_base.environment import is_of_change
 from ci_evals.model.case import Case
-from ci_evals.model.plan import CellKey
+from ci_evals.model.plan import CellKey, plan_runs
 from ci_evals.model.report import Checkout, RunRecord, SuiteReport
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.providers.subprocess import kill_all
+from ci_evals.redaction import Redactor
 from ci_evals.reports import report_json
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Invocation, Watcher, execute, halve_budget, halve_limits
@@ -292,12 +293,18 @@ class _Main:
         return Done(suite=self._suite.name, report=str(path), interrupted=report.interrupted)
 
     def _run_cells(self, job: CellsJob) -> Done:
-        report = self._execute(dict(job.totals))
+        # The parent's names are those of reports, without secrets.
+        redactor, suite = Redactor(self._suite.secrets), self._suite
+        keys = plan_runs(suite.cases, suite.columns, 1).keys
+        shown = {redactor.clean(key): key for key in keys}
+        totals = {shown[key]: total for key, total in job.totals if key in shown}
+        report = self._execute(totals)
         outcomes = []
         for cell, runs in enumerate(report.plan.counts):
             if runs:
                 records = [report.records.get(index) for index in report.plan.indices(cell)]
-                outcomes.append((report.plan.key(cell), [_outcome(record) for record in records]))
+                key = redactor.clean(keys[cell])
+                outcomes.append((key, [_outcome(record) for record in records]))
         return Done(interrupted=report.interrupted, outcomes=outcomes)
 
     def _execute(self, beyond_plan: Mapping[CellKey, int] | None = None) -> SuiteReport:

@@ -23,7 +23,7 @@ from ci_evals.files import write_atomically
 from ci_evals.format import describe_status, one_line
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
-from ci_evals.git import GitError
+from ci_evals.git import GitError, git
 from ci_evals.hosts import MainCommit
 from ci_evals.merge_base.checkout import CheckoutError, Worktree, check_out, link_shared
 from ci_evals.merge_base.child import (
@@ -53,6 +53,22 @@ _LOG = "log.txt"
 _SIMILAR = 0.5
 """The share of lines that a moved suite has in common with the old one, as git's own bound."""
 _PREPARE_S = 1800.0
+_SURROUNDINGS = (
+    ".github/workflows/*",
+    ".gitlab-ci.yml",
+    ".gitmodules",
+    "*Dockerfile*",
+    "*compose*.y*ml",
+    "*lock.json",
+    "*lock.y*ml",
+    "*.lock",
+    "*package.json",
+    "*pyproject.toml",
+    "*requirements*.txt",
+    "*setup.cfg",
+    "*setup.py",
+)
+"""The files that make what both sides run in, as patterns of `git ls-files`."""
 _LINE_BYTES = 1 << 24
 _LOG_BYTES = 1 << 20
 """So much of what main's code prints is kept: the end."""
@@ -169,6 +185,7 @@ class MainSide:
         self._stack = AsyncExitStack()
         self._running: _Running | None = None
         self._totals: Counter[CellKey] = Counter()
+        self._was_started = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -188,6 +205,23 @@ class MainSide:
             return load_against(self._find_config(), self._main.environ) is None
         except (MainError, GitError, ConfigError):
             return False  # the run says what is wrong
+
+    @property
+    def changed_surroundings(self) -> str:
+        """Which file that both sides run in differs from main's; empty if none does.
+
+        Packages, images and the job itself are the branch's on both sides, so that what they break
+        fails on main, too.
+        """
+        worktree = self._main.worktree
+        names = set(worktree.list_files(*_SURROUNDINGS))
+        with suppress(GitError):
+            listed = git("ls-files", "-z", "--", *_SURROUNDINGS, folder=worktree.root)
+            names |= {name for name in listed.split("\0") if name}
+        for name in sorted(names):
+            if _content(worktree.folder / name) != _content(worktree.root / name):
+                return f"this branch changes {name}, which both sides run in"
+        return ""
 
     @property
     def preparing_s(self) -> float:
@@ -353,8 +387,9 @@ class MainSide:
             overrides=self._overrides_of_main(),
             cases=cases,
             takes_turns=self.takes_turns,
-            resume=self._resume,
+            resume=self._resume or self._was_started,
         )
+        self._was_started = True
         # Not among the results, which may be uploaded: what main's code prints may hold secrets.
         log = worktree.folder.parent / _LOG
         log.touch()
@@ -454,6 +489,14 @@ class MainSide:
         if isinstance(found, NoComparison):
             return found
         return replace(found, suite=self._suite.name, alongside=True)
+
+
+def _content(path: Path) -> bytes | None:
+    """Return what is in a file; None if there is none."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def _ignore_spending(cost_usd: float, tokens: int) -> None:

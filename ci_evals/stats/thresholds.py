@@ -340,6 +340,15 @@ MAIN_FELL_P = 0.05
 Held by `test_where_main_fails_now_too_the_change_is_cleared` in tests/unit/gate/test_both_sides.py.
 Such a case is not named in any case: this only chooses the sentence.
 """
+MAIN_COLLAPSED_MIN_CELLS = 3
+"""Cells of a variant that main has run now, below which nothing is said about main as a whole.
+
+Half of the variant's cells are needed, too. Held by
+`test_what_the_vendor_changed_since_the_report_is_not_put_down_to_the_change` in
+tests/plugins/actions/test_main_alongside.py against less. Not simulated.
+Lower: a case that main fails, too, leaves pull requests without a verdict. Higher: an outage of a
+small suite is not seen.
+"""
 MAIN_COLLAPSED_P = 0.01
 """Main's runs now are an outage if they are below half of its newest report, p at or below this.
 

@@ -242,7 +242,7 @@ class Suite(Options):
         ConfirmRuns,
         Field(
             description="Runs that name a case, if it still looks worse than the baseline when"
-            " it runs again; 0: nothing runs again, and nothing is named."
+            " it runs again; 0: nothing runs again, and the planned runs decide."
         ),
     ] = CONFIRM_RUNS
     max_concurrency: Annotated[

@@ -284,10 +284,11 @@ def _variant_now(comparison: Comparison, variant: VariantComparison, now: RatesN
         return (
             f"{name}fell as a whole: {here} here, {main} on {comparison.main} now; {_chance(now.p)}"
         )
-    below = (
-        f"{name}below the reports of {comparison.baseline.label}, but so is {comparison.main} now"
-    )
-    return f"{below}: {here} here, {main} there: not this change"
+    if now.main_fell:
+        below = f"below the reports of {comparison.baseline.label}, but so is {comparison.main} now"
+        return f"{name}{below}: {here} here, {main} there: not this change"
+    rates = f"{here} here, {main} on {comparison.main} in the same minutes"
+    return f"{name}can't tell: {rates}; {_chance(now.p)}"
 
 
 def _pool_clause(comparison: Comparison, variant: VariantComparison) -> str:

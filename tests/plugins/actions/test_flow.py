@@ -1124,7 +1124,7 @@ async def test_shards_are_merged_into_one_verdict_and_one_comment(
     ]
     assert all("compared with main at bbbbbbb (the merge base)" in job.ended.out for job in shards)
     assert (
-        sum("confirming 1 suspect with 7 more runs each: river" in job.ended.err for job in shards)
+        sum("confirming 1 suspect with 4 more runs each: river" in job.ended.err for job in shards)
         == 1
     )
     assert fake.asked("POST") == []

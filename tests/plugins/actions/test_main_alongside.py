@@ -278,7 +278,7 @@ async def test_a_report_that_main_has_left_is_taken_instead(
     assert ended.outputs["regressions"] == "1"
     assert f"compared with main at {story.main[:7]} " in ended.ended.out
     assert "ran alongside" not in ended.ended.out
-    assert answers_of_main(ended) == frozenset()
+    assert answers_of_main(ended) == {"bread, says main"}, "what would be red, and no more"
 
 
 VENDOR = """
@@ -344,7 +344,7 @@ async def test_answers_are_compared_by_mains_checks_with_a_report_of_main(
     assert ended.ended.code == 0, ended.ended.err
     assert ended.outputs["verdict"] == "borderline"
     assert "0 of 3 answers pass; by this branch's, 3 of 3" in ended.ended.out
-    assert answers_of_main(ended) == frozenset(), "no provider is called on main"
+    assert answers_of_main(ended) == {"bread, says main"}, "what would be red, beside the change"
     (comment,) = comments(fake)
     assert "0 of 3 answers pass" in comment.body
     assert "bread" in comment.body
@@ -374,7 +374,7 @@ MOCK = {"name": "agent", "type": "mock"}
     ("settings", "told"),
     [
         ({"providers": [MOCK]}, "agent is a mock (python)"),
-        ({"confirm_runs": 0}, "confirm_runs 0 (auto)"),
+        ({"confirm_runs": 0}, "confirm_runs 0 (10)"),
         ({"runs": 1}, "runs 1 (3)"),
     ],
     ids=["a mock", "no confirm runs", "fewer runs"],

@@ -44,7 +44,7 @@ def without_times(text: str) -> str:
     columns.
     """
     text = re.sub(r" +[\d.]+ m?s( to [\d.]+ m?s)?\b", " TIME", text)
-    return re.sub(" +", " ", re.sub(r"\bat [0-9a-f]{7}\b", "at COMMIT", text))
+    return re.sub(" +", " ", re.sub(r"(\bat |\()[0-9a-f]{7}\b", r"\1COMMIT", text))
 
 
 def lines_missing(shown: str, printed: str) -> list[str]:

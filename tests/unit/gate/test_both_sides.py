@@ -20,6 +20,7 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, MainNow, Tally
 from ci_evals.model.rules import Gate
+from ci_evals.stats.thresholds import MAIN_COLLAPSED_MIN_CELLS
 
 DATA = Path(__file__).parents[2] / "data"
 CHECKED = json.loads((DATA / "checked_known.json").read_text("utf-8"))
@@ -152,7 +153,9 @@ def test_known_runs_of_main_that_fail_as_a_whole_now(known: Mapping[str, Any]) -
         main_now = dict(enumerate(outcomes))
         cells.append(replace(cell, repeats=tuple(outcomes), main_now=main_now))
     base = base_of({str(n): tuple(newest) for n, newest in enumerate(known["newest"])})
-    assert has_collapsed_now(match_cells(cells, base)) == known["answer"]
+    # Of a case or two, nothing is said about main as a whole.
+    is_many = len(cells) >= MAIN_COLLAPSED_MIN_CELLS
+    assert has_collapsed_now(match_cells(cells, base)) == (known["answer"] and is_many)
 
 
 # What is said of main.
