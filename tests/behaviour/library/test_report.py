@@ -230,7 +230,7 @@ def test_beside_an_earlier_report_a_drop_is_seen(tmp_path: Path) -> None:
         )
 
     before, after = answered("Paris, no?"), answered("Lyon")
-    assert {cell.case for cell in after.diff(before).select("suspect")} == {"Paris"}
+    assert {cell.case for cell in after.diff(before).select("regressed")} == {"Paris"}
     assert {cell.case for cell in before.diff(after.save(tmp_path)).select("fixed")} == {"Paris"}
     assert not after.diff(after).select("regressed", "suspect")
 
@@ -306,7 +306,7 @@ def test_the_difference_is_a_table_with_what_changed_first() -> None:
         ["", "baseline", "here", "change"],
         ["pass rate", "100 %", "50 %", "-50.0 points"],
         ["mean score", "-0.50 (-0.56 to -0.44)"],
-        ["Paris", "20 of 20", "0 of 20", "suspect"],
+        ["Paris", "20 of 20", "0 of 20", "regressed"],
         ["Oslo", "—", "0 of 20", "new"],
         ["Lyon", "20 of 20", "20 of 20", "unchanged"],
     ]

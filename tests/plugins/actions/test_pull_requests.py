@@ -98,12 +98,15 @@ def branches(
     return [each for several in found for each in several]
 
 
-def test_of_two_hundred_pull_requests_that_change_nothing_at_most_six_per_cent_are_red(
+def test_of_two_hundred_pull_requests_that_change_nothing_few_are_red_by_history_alone(
     tmp_path: Path,
 ) -> None:
+    """Main's code doesn't run here. At a rate of 3.8 %, as in docs/statistics.md, more than 15 of
+    200 are red once in 200 times.
+    """
     seen = branches(tmp_path, range(10_000, 110_000, 10_000), 20)
     assert {each.code for each in seen} <= {0, 1}
-    assert sum(each.code == 1 for each in seen) <= 12
+    assert sum(each.code == 1 for each in seen) <= 15
     assert sum(bool(each.regressed) for each in seen) <= 4
 
 
