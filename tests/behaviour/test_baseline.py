@@ -141,7 +141,7 @@ async def test_where_more_look_worse_than_are_confirmed_the_headline_says_at_lea
     assert "; at least 19 more cases regressed" in report_in(tmp_path / "head")["verdict"]["reason"]
 
 
-async def test_without_confirm_runs_nothing_is_named(tmp_path: Path) -> None:
+async def test_without_confirm_runs_the_planned_ones_decide(tmp_path: Path) -> None:
     server = Answers()
     async with chatting(server):
         suite(tmp_path, server.url, cases_of(4))
@@ -151,9 +151,11 @@ async def test_without_confirm_runs_nothing_is_named(tmp_path: Path) -> None:
         ended = await run(tmp_path, "--confirm-runs", "0")
         assert server.asked.total() - before == 12
     assert ended.code == 1
-    assert kinds_in(tmp_path / "head") == {"suspect": 1, "unchanged": 3}
-    [rule] = report_in(tmp_path / "head")["verdict"]["rules"]
-    assert rule["rule"] == "variant", "its planned runs decide about the variant as a whole"
+    assert kinds_in(tmp_path / "head") == {"regressed": 1, "unchanged": 3}
+    assert (
+        "case-0: 30 of 30 on the baseline, 0 of 3 here"
+        in report_in(tmp_path / "head")["verdict"]["reason"]
+    )
 
 
 async def test_a_budget_that_ends_while_suspects_are_confirmed_leaves_them_unnamed(
