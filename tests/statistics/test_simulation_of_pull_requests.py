@@ -115,18 +115,21 @@ def test_an_outage_on_the_base_branch_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "row",
+    ("row", "most_red", "most_false_names"),
     [
-        "the newest report was out",
-        "fell by 10 points in its newest report",
-        "fell by 10 points 3 reports ago",
-        "fell by 30 points in its newest report",
+        ("the newest report was out", 9, 3),
+        ("fell by 10 points in its newest report", 9, 3),
+        ("fell by 10 points 3 reports ago", 9, 3),
+        # Main's code does not run here, and one report by itself is no history: see the table.
+        ("fell by 30 points in its newest report", 12, 12),
     ],
 )
-def test_what_happened_on_the_base_branch_is_not_held_against_a_pull_request(row: str) -> None:
+def test_what_happened_on_the_base_branch_is_not_held_against_a_pull_request(
+    row: str, most_red: float, most_false_names: float
+) -> None:
     seen = simulate(BASE_BRANCH[row])
-    assert seen.red <= 12
-    assert seen.false_name <= 3
+    assert seen.red <= most_red
+    assert seen.false_name <= most_false_names
 
 
 def test_a_base_branch_that_slides_is_red_less_than_twice_as_often() -> None:
