@@ -44,6 +44,16 @@ class Finished(NamedTuple):
     def err(self) -> str:
         return self.stderr.decode()
 
+    @property
+    def headline(self) -> str:
+        """The first line of what was printed that is not blank."""
+        return next(line for line in self.out.splitlines() if line.strip())
+
+    @property
+    def unwrapped(self) -> str:
+        """What was printed, without the ends of lines."""
+        return " ".join(self.out.split())
+
 
 def environment(changes: Mapping[str, str]) -> Mapping[str, str]:
     """This process's environment without what would change a run, and with `changes`."""

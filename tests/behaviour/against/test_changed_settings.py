@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import Finished
 from repositories import RESULTS, Repository, against_main, results_in
 from suites import AGENT, ONE_CASE, write_suite
 
@@ -37,15 +36,6 @@ def change(folder: Path, **settings: Any) -> None:
         folder,
         **{"name": "shop", "providers": [AGENT], "runs": 2, "cases": CASES, **settings},
     )
-
-
-def headline(ended: Finished) -> str:
-    return next(line for line in ended.out.splitlines() if line.strip())
-
-
-def plain(ended: Finished) -> str:
-    """What was printed, without the ends of lines."""
-    return " ".join(ended.out.split())
 
 
 def document(folder: Path) -> Any:
@@ -104,9 +94,9 @@ async def test_what_is_weaker_than_on_main_is_borderline(
     change(tmp_path, **{**dict.fromkeys(main, ...), **here})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "BORDERLINE" in headline(ended)
-    assert f"weaker than on main ({sha}): {told}" in plain(ended)
-    assert f"Changed here: unlike on main ({sha}): {told}" in plain(ended)
+    assert "BORDERLINE" in ended.headline
+    assert f"weaker than on main ({sha}): {told}" in ended.unwrapped
+    assert f"Changed here: unlike on main ({sha}): {told}" in ended.unwrapped
     assert "Gate changed" not in ended.out, "it is said once"
     assert rules(tmp_path)[0] == "settings"
     summary = (tmp_path / RESULTS / "summary.md").read_text()
@@ -156,8 +146,8 @@ async def test_an_upgrade_is_said_and_passes(
     change(tmp_path, **{**{key: ... for key in main if key != "providers"}, **here})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "PASS" in headline(ended)
-    assert f": {told}" in plain(ended)
+    assert "PASS" in ended.headline
+    assert f": {told}" in ended.unwrapped
     assert "weaker" not in ended.out
     assert rules(tmp_path) == []
 
@@ -166,7 +156,7 @@ async def test_a_provider_under_another_name_is_the_same(tmp_path: Path) -> None
     shop_of(tmp_path)
     change(tmp_path, providers=[{**AGENT, "name": "bot"}])
     ended = await against_main(tmp_path)
-    assert "PASS" in headline(ended), ended.out + ended.err
+    assert "PASS" in ended.headline, ended.out + ended.err
     assert "Changed here" not in ended.out
 
 
@@ -174,15 +164,15 @@ async def test_a_mock_under_another_name_is_weaker(tmp_path: Path) -> None:
     shop_of(tmp_path)
     change(tmp_path, providers=[{**MOCK, "name": "bot"}])
     ended = await against_main(tmp_path)
-    assert "weaker than on main" in headline(ended)
-    assert "bot is a mock (python)" in headline(ended)
+    assert "weaker than on main" in ended.headline
+    assert "bot is a mock (python)" in ended.headline
 
 
 async def test_a_renamed_critical_case_is_not_removed(tmp_path: Path) -> None:
     shop_of(tmp_path)
     change(tmp_path, cases=[{**REFUND, "id": "money back"}, CANCEL, FAQ])
     ended = await against_main(tmp_path)
-    assert "PASS" in headline(ended), ended.out + ended.err
+    assert "PASS" in ended.headline, ended.out + ended.err
     assert "Changed here" not in ended.out
 
 
@@ -193,8 +183,8 @@ async def test_cases_that_recordings_answer_are_weaker(tmp_path: Path) -> None:
     change(tmp_path, cases=[{**case, **recorded} for case in CASES])
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "BORDERLINE" in headline(ended)
-    assert "recordings answer refund, cancel, faq" in plain(ended)
+    assert "BORDERLINE" in ended.headline
+    assert "recordings answer refund, cancel, faq" in ended.unwrapped
 
 
 @pytest.mark.parametrize("level", ["the suite", "a case"])
@@ -210,23 +200,23 @@ async def test_fewer_runs_than_on_main_are_made_up_for(tmp_path: Path, level: st
     change(tmp_path, **here)
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert told in headline(ended)
+    assert told in ended.headline
     assert runs_here(tmp_path) == (15 if level == "the suite" else 9)
     cells = {cell["case"]: cell["planned"] for cell in document(tmp_path)["cells"]}
     assert cells["refund"] == 5
     resumed = await against_main(tmp_path, "--resume")
-    assert headline(resumed) == headline(ended)
+    assert resumed.headline == ended.headline
     assert runs_here(tmp_path) == (15 if level == "the suite" else 9), "nothing is run again"
 
 
 async def test_runs_of_the_command_line_hold_for_both_sides(tmp_path: Path) -> None:
     shop_of(tmp_path, runs=5)
     ended = await against_main(tmp_path, "--runs", "1", "--confirm-runs", "0")
-    assert ended.code == 2 or "PASS" in headline(ended), ended.out + ended.err
+    assert ended.code == 2 or "PASS" in ended.headline, ended.out + ended.err
     shop = Repository(tmp_path)
     shop.write({"agent.py": f"{ECHOES}# new\n"})
     ended = await against_main(tmp_path, "--runs", "1", "--confirm-runs", "0")
-    assert "PASS" in headline(ended), ended.out + ended.err
+    assert "PASS" in ended.headline, ended.out + ended.err
     assert "Changed here" not in ended.out
     assert runs_here(tmp_path) == 3
 
@@ -235,7 +225,7 @@ async def test_a_selection_misses_no_case(tmp_path: Path) -> None:
     shop = shop_of(tmp_path)
     shop.write({"agent.py": f"{ECHOES}# new\n"})
     ended = await against_main(tmp_path, "--case", "cancel")
-    assert "PASS" in headline(ended), ended.out + ended.err
+    assert "PASS" in ended.headline, ended.out + ended.err
     assert "Changed here" not in ended.out
 
 
@@ -245,9 +235,9 @@ async def test_a_report_with_weaker_settings_is_judged_again_as_it_was(tmp_path:
     ended = await against_main(tmp_path)
     read = read_summary(tmp_path / RESULTS)
     assert read.verdict.status == "borderline"
-    assert read.verdict.sentence in plain(ended)
+    assert read.verdict.sentence in ended.unwrapped
     (note,) = [each for each in comparison_notes(read) if each.label == "Changed here"]
-    assert f"Changed here: {note.text}" in plain(ended)
+    assert f"Changed here: {note.text}" in ended.unwrapped
 
 
 async def test_hostile_names_stay_on_their_line(tmp_path: Path) -> None:
@@ -262,5 +252,5 @@ async def test_hostile_names_stay_on_their_line(tmp_path: Path) -> None:
     change(tmp_path)
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "without the critical case" in plain(ended)
+    assert "without the critical case" in ended.unwrapped
     assert not any(line.startswith("::error::") for line in ended.out.splitlines())

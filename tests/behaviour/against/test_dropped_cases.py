@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from processes import Finished
 from repositories import RESULTS, Repository, against_main
 from suites import AGENT, write_suite
 
@@ -39,15 +38,6 @@ def write_cases(shop: Repository, cases: Sequence[Any]) -> None:
     write_suite(shop.folder, cases, name="shop", runs=5, providers=[AGENT])
 
 
-def headline(ended: Finished) -> str:
-    return next(line for line in ended.out.splitlines() if line.strip())
-
-
-def plain(ended: Finished) -> str:
-    """What was printed, without the ends of lines."""
-    return " ".join(ended.out.split())
-
-
 def calls(shop: Repository) -> list[str]:
     """What the change was asked."""
     return (shop.folder / "calls.log").read_text().splitlines()
@@ -63,8 +53,8 @@ async def test_a_case_that_is_deleted_because_it_fails_is_said(tmp_path: Path) -
     shop.write({"agent.py": agent_that_forgets("refund")})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "BORDERLINE" in headline(ended)
-    assert "is gone or reworded; as it has them: refund (critical) 0 of 5" in plain(ended)
+    assert "BORDERLINE" in ended.headline
+    assert "is gone or reworded; as it has them: refund (critical) 0 of 5" in ended.unwrapped
     assert calls(shop).count("refund") == 5
     report = json.loads((tmp_path / RESULTS / "report.json").read_text())
     assert report["totals"]["planned"] == 25, "what main asks is no part of the plan"
@@ -76,8 +66,8 @@ async def test_a_case_that_is_reworded_is_asked_both_ways(tmp_path: Path) -> Non
     shop.write({"agent.py": agent_that_forgets("refund")})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "BORDERLINE" in headline(ended)
-    assert "refund 0 of 5 (before: 5 of 5)" in plain(ended)
+    assert "BORDERLINE" in ended.headline
+    assert "refund 0 of 5 (before: 5 of 5)" in ended.unwrapped
     assert (calls(shop).count("refund"), calls(shop).count("refund please")) == (5, 5)
 
 
@@ -86,8 +76,8 @@ async def test_a_case_that_is_deleted_and_still_passes_is_a_note(tmp_path: Path)
     write_cases(shop, KEPT)
     ended = await against_main(tmp_path)
     assert ended.code == 0
-    assert "PASS" in headline(ended)
-    assert "refund 5 of 5 (before: 5 of 5)" in plain(ended)
+    assert "PASS" in ended.headline
+    assert "refund 5 of 5 (before: 5 of 5)" in ended.unwrapped
 
 
 async def test_a_renamed_case_is_not_deleted(tmp_path: Path) -> None:
@@ -95,7 +85,7 @@ async def test_a_renamed_case_is_not_deleted(tmp_path: Path) -> None:
     write_cases(shop, [*KEPT, {**case("refund"), "id": "money-back"}])
     ended = await against_main(tmp_path)
     assert ended.code == 0
-    assert "gone or reworded" not in plain(ended)
+    assert "gone or reworded" not in ended.unwrapped
     assert calls(shop).count("refund") == 5
 
 
@@ -106,9 +96,9 @@ async def test_of_many_deleted_cases_the_critical_ones_are_asked(tmp_path: Path)
     shop.write({"agent.py": agent_that_forgets("refund")})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "6 cases of main" in plain(ended)
-    assert "refund (critical) 0 of 5" in plain(ended)
-    assert "4 cases not asked" in plain(ended)
+    assert "6 cases of main" in ended.unwrapped
+    assert "refund (critical) 0 of 5" in ended.unwrapped
+    assert "4 cases not asked" in ended.unwrapped
 
 
 async def test_what_was_asked_is_not_asked_again(tmp_path: Path) -> None:
@@ -119,7 +109,7 @@ async def test_what_was_asked_is_not_asked_again(tmp_path: Path) -> None:
     before = calls(shop)
     resumed = await against_main(tmp_path, "--resume")
     assert calls(shop) == before
-    assert headline(resumed) == headline(ended)
+    assert resumed.headline == ended.headline
 
 
 async def test_a_selection_deletes_nothing(tmp_path: Path) -> None:
@@ -127,7 +117,7 @@ async def test_a_selection_deletes_nothing(tmp_path: Path) -> None:
     shop.write({"agent.py": agent_that_forgets("refund")})
     ended = await against_main(tmp_path, "--case", "kept-1")
     assert ended.code == 0, ended.out + ended.err
-    assert "gone or reworded" not in plain(ended)
+    assert "gone or reworded" not in ended.unwrapped
 
 
 async def test_a_case_that_the_new_prompt_cannot_ask_is_said(tmp_path: Path) -> None:
@@ -145,8 +135,8 @@ async def test_a_case_that_the_new_prompt_cannot_ask_is_said(tmp_path: Path) -> 
     write_suite(tmp_path, after, prompts=prompt, **settings)
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "6 cases of main" in plain(ended)
-    assert "6 cases not asked" in plain(ended)
+    assert "6 cases of main" in ended.unwrapped
+    assert "6 cases not asked" in ended.unwrapped
 
 
 async def test_variants_that_only_one_side_has_are_no_matter(tmp_path: Path) -> None:
@@ -160,4 +150,4 @@ async def test_variants_that_only_one_side_has_are_no_matter(tmp_path: Path) -> 
     write_suite(tmp_path, [*KEPT, *KEPT_MORE], **settings)
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "gone-1 5 of 5 (before: 5 of 5), gone-2 5 of 5 (before: 5 of 5)" in plain(ended)
+    assert "gone-1 5 of 5 (before: 5 of 5), gone-2 5 of 5 (before: 5 of 5)" in ended.unwrapped

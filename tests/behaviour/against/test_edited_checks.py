@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from loopback import on_loopback
-from processes import Finished, ci_evals
+from processes import ci_evals
 from repositories import RESULTS, Repository, against_main
 from suites import AGENT, write_suite
 
@@ -36,15 +36,6 @@ def edit_suite(shop: Repository, old: str, new: str) -> None:
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
-
-
-def headline(ended: Finished) -> str:
-    return next(line for line in ended.out.splitlines() if line.strip())
-
-
-def plain(ended: Finished) -> str:
-    """What was printed, without the ends of lines."""
-    return " ".join(ended.out.split())
 
 
 def document(shop: Repository) -> Any:
@@ -81,8 +72,8 @@ async def test_a_check_that_passes_everything_does_not_clear_the_change(
     shop.write({"agent.py": LONDON, **edited})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "BORDERLINE" in headline(ended)
-    assert "0 of 50 answers pass; by this branch's, 50 of 50" in headline(ended)
+    assert "BORDERLINE" in ended.headline
+    assert "0 of 50 answers pass; by this branch's, 50 of 50" in ended.headline
     assert kinds(shop) == {"regressed"}
     assert "0 of 10 here by its checks" in ended.out
     summary = (tmp_path / RESULTS / "summary.md").read_text()
@@ -103,7 +94,7 @@ async def test_other_code_that_grades_is_no_other_matter(tmp_path: Path, way: st
     shop.write({"agent.py": LONDON, **edited})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "0 of 50 answers pass; by this branch's, 50 of 50" in headline(ended)
+    assert "0 of 50 answers pass; by this branch's, 50 of 50" in ended.headline
 
 
 async def test_a_report_with_mains_grades_is_judged_again_as_it_was(tmp_path: Path) -> None:
@@ -117,7 +108,7 @@ async def test_a_report_with_mains_grades_is_judged_again_as_it_was(tmp_path: Pa
     assert explained.code == 0, explained.err
     assert "0 of 10 here by its checks" in explained.out
     resumed = await against_main(tmp_path, "--resume")
-    assert headline(resumed) == headline(ended)
+    assert resumed.headline == ended.headline
 
 
 async def test_a_check_that_was_only_rewritten_changes_nothing(tmp_path: Path) -> None:
@@ -126,9 +117,11 @@ async def test_a_check_that_was_only_rewritten_changes_nothing(tmp_path: Path) -
     shop.write({"rewritten.py": REFACTORED})
     ended = await against_main(tmp_path)
     assert ended.code == 0
-    assert "PASS" in headline(ended)
+    assert "PASS" in ended.headline
     assert kinds(shop) == {"unchanged"}
-    assert "pass 50 of 50 answers, whose checks this change has edited; its own, 50" in plain(ended)
+    assert (
+        "pass 50 of 50 answers, whose checks this change has edited; its own, 50" in ended.unwrapped
+    )
 
 
 async def test_a_stricter_check_regresses_nothing(tmp_path: Path) -> None:
@@ -137,8 +130,8 @@ async def test_a_stricter_check_regresses_nothing(tmp_path: Path) -> None:
     shop.write({"stricter.py": STRICTER})
     ended = await against_main(tmp_path)
     assert ended.code == 1, "its own bar is missed"
-    assert "FAIL" in headline(ended)
-    assert "50 of 50 answers pass: the new ones fail some" in plain(ended)
+    assert "FAIL" in ended.headline
+    assert "50 of 50 answers pass: the new ones fail some" in ended.unwrapped
     assert kinds(shop) == {"unchanged"}
     assert "more run" not in ended.err, "nothing is confirmed"
 
@@ -149,7 +142,7 @@ async def test_what_fails_by_both_checks_is_red(tmp_path: Path) -> None:
     shop.write({"agent.py": LONDON, "rewritten.py": REFACTORED})
     ended = await against_main(tmp_path)
     assert ended.code == 1
-    assert "FAIL" in headline(ended)
+    assert "FAIL" in ended.headline
     assert kinds(shop) == {"regressed"}
 
 
@@ -169,7 +162,7 @@ async def test_built_in_checks_are_no_other_matter(
     shop.write({"agent.py": LONDON})
     ended = await against_main(tmp_path)
     assert ended.code == 0
-    assert "0 of 50 answers pass; by this branch's, 50 of 50" in headline(ended)
+    assert "0 of 50 answers pass; by this branch's, 50 of 50" in ended.headline
 
 
 async def test_a_judge_that_is_the_same_is_not_asked_again(tmp_path: Path) -> None:
@@ -257,8 +250,8 @@ async def test_stricter_checks_elsewhere_do_not_pay_for_a_loosened_one(tmp_path:
     shop.write({"agent.py": answering("capital 0")})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "BORDERLINE" in headline(ended)
-    assert "0 of 5 answers pass; by this branch's, 5 of 5" in plain(ended)
+    assert "BORDERLINE" in ended.headline
+    assert "0 of 5 answers pass; by this branch's, 5 of 5" in ended.unwrapped
 
 
 async def test_a_case_that_takes_the_name_of_another_is_no_way_out(tmp_path: Path) -> None:
@@ -278,8 +271,8 @@ async def test_a_case_that_takes_the_name_of_another_is_no_way_out(tmp_path: Pat
     shop.write({"agent.py": answering("refund", "cancel")})
     ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
-    assert "BORDERLINE" in headline(ended)
-    assert "0 of 10 answers pass; by this branch's, 10 of 10" in plain(ended)
+    assert "BORDERLINE" in ended.headline
+    assert "0 of 10 answers pass; by this branch's, 10 of 10" in ended.unwrapped
 
 
 async def test_a_secret_in_a_name_is_in_no_report(tmp_path: Path) -> None:
@@ -298,7 +291,7 @@ async def test_a_secret_in_a_name_is_in_no_report(tmp_path: Path) -> None:
     shop.write({"agent.py": answering("capital")})
     ended = await against_main(tmp_path, environ={"KEY": secret})
     assert ended.code == 0, ended.out + ended.err
-    assert "0 of 5 answers pass; by this branch's, 5 of 5" in plain(ended)
+    assert "0 of 5 answers pass; by this branch's, 5 of 5" in ended.unwrapped
     texts = [path.read_bytes() for path in (tmp_path / RESULTS).rglob("*") if path.is_file()]
     assert not any(secret.encode() in text for text in (*texts, ended.stdout, ended.stderr))
 

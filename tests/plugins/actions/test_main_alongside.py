@@ -93,6 +93,13 @@ class Job:
         (folder / ".git" / "info" / "exclude").write_text(ignored)
         self.state = repository.state
 
+    async def leave_report_of_main(self, files: Mapping[str, str] = {}) -> None:
+        """Run the evals of a push to main, with some files of the job's own."""
+        self.fetch(self.story.main)
+        write_files(self.checkout.folder, files)
+        main = await self.checkout.push(self.story.main, before=self.story.old)
+        assert main.ended.code == 0, main.ended.err
+
     async def pull_request(self, head: str, *arguments: str, **changes: str) -> jobs.Job:
         """Run the evals of a pull request."""
         changes = {"CI_EVALS_AGAINST": "", "GITHUB_SERVER_URL": self.server.url, **changes}
@@ -269,9 +276,7 @@ async def test_a_report_that_main_has_left_is_taken_instead(
 ) -> None:
     job = open_job(tmp_path, fake, server)
     story = job.story
-    job.fetch(story.main)
-    main = await job.checkout.push(story.main, before=story.old)
-    assert main.ended.code == 0, main.ended.err
+    await job.leave_report_of_main()
     job.fetch(f"refs/pull/{NUMBER}/merge")
     ended = await job.pull_request(story.head, GITHUB_SHA=story.merge)
     assert ended.ended.code == 1
@@ -306,9 +311,7 @@ async def test_what_the_vendor_changed_since_the_report_is_not_put_down_to_the_c
     settings = {"gate": {"min_pass_rate": 0.1}}
     job = open_job(tmp_path, fake, server, asking_the_vendor("main"), **settings)
     story = job.story
-    job.fetch(story.main)
-    main = await job.checkout.push(story.main, before=story.old)
-    assert main.ended.code == 0, main.ended.err
+    await job.leave_report_of_main()
     job.fetch(f"refs/pull/{NUMBER}/merge")
     (job.checkout.folder / "agent.py").write_text(asking_the_vendor("the change", *forgotten))
     job.state = Repository(job.checkout.folder).state
@@ -333,9 +336,7 @@ async def test_answers_are_compared_by_mains_checks_with_a_report_of_main(
     """The change forgets bread, and no longer expects it."""
     job = open_job(tmp_path, fake, server)
     story = job.story
-    job.fetch(story.main)
-    main = await job.checkout.push(story.main, before=story.old)
-    assert main.ended.code == 0, main.ended.err
+    await job.leave_report_of_main()
     job.fetch(f"refs/pull/{NUMBER}/merge")
     lenient = {**BREAD, "expect": [{"not_empty": True}]}
     write_suite(job.checkout.folder, [APPLE, lenient], **SHOP)
@@ -356,10 +357,7 @@ async def change_after_report(job: Job, files: Mapping[str, str] = {}, **setting
     The change answers as main does.
     """
     story = job.story
-    job.fetch(story.main)
-    write_files(job.checkout.folder, files)
-    main = await job.checkout.push(story.main, before=story.old)
-    assert main.ended.code == 0, main.ended.err
+    await job.leave_report_of_main(files)
     job.fetch(f"refs/pull/{NUMBER}/merge")
     write_files(job.checkout.folder, {"agent.py": agent_of("the change"), **files})
     write_suite(job.checkout.folder, **{"cases": [APPLE, BREAD], **SHOP, **settings})
