@@ -11,6 +11,7 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan, plan_runs
 from ci_evals.model.report import RunRecord, SuiteReport
 from ci_evals.model.ruler import DroppedCase, MainRules, RuledCell, Ruler, StoredAnswers
+from ci_evals.model.settings import CaseSettings
 from ci_evals.stats.thresholds import MAX_DROPPED_SHARE
 from ci_evals.suite.types import CheckedSuite
 
@@ -39,10 +40,14 @@ def _stored_runs(
 ) -> Iterator[StoredRun]:
     """Yield the graded runs of some cells of a plan."""
     for cell in cells:
-        for run, index in enumerate(plan.indices(cell), plan.first_runs[cell]):
+        for run, index in plan.numbered(cell):
             record = records.get(index)
-            if record is not None and record.graded:
-                yield StoredRun(cell, run, None if record.unanswered else record.offset)
+            if record is None or not record.graded:
+                continue
+            offset: int | None = record.offset
+            if record.unanswered:
+                offset = None
+            yield StoredRun(cell, run, offset)
 
 
 @dataclass
@@ -71,6 +76,10 @@ class Ruling:
         edited = dict(_edited_cases(rules, suite, matched))
         dropped = _dropped_cases(rules, suite, frozenset(matched.values()))
         return cls(main, rules, suite, edited, dropped)
+
+    @property
+    def _cases_of_main(self) -> Mapping[str, CaseSettings]:
+        return self.rules.settings.cases
 
     # Cases whose checks differ.
 
@@ -106,7 +115,7 @@ class Ruling:
     @property
     def dropped_to_ask(self) -> Sequence[str]:
         """The dropped cases that are asked: not all of them, for each costs calls."""
-        return self.dropped[: max(1, int(MAX_DROPPED_SHARE * len(self.rules.cases)))]
+        return self.dropped[: max(1, int(MAX_DROPPED_SHARE * len(self._cases_of_main)))]
 
     def suite_of_dropped(self, cases: Sequence[Case]) -> CheckedSuite:
         """Return the change's suite with cases of main instead of its own.
@@ -151,8 +160,8 @@ class Ruling:
         self._asked = [
             DroppedCase(
                 case=name,
-                fingerprint=self.rules.cases[name].fingerprint,
-                critical=self.rules.settings.cases[name].critical,
+                fingerprint=self._cases_of_main[name].fingerprint,
+                critical=self._cases_of_main[name].critical,
                 passed=sum(of_case),
                 graded=len(of_case),
             )
@@ -215,10 +224,11 @@ def _with_unanswered(
 def _match_cases(rules: MainRules, suite: CheckedSuite) -> Mapping[int, str]:
     """Return the case of main that asks the same as the case in each row, where there is one.
 
-    One of the same name comes first, then one under another name; none counts twice.
+    One of the same name comes first, then one under another name; none counts twice. Unlike for
+    settings, a name by itself says nothing: it may have been given to another question.
     """
-    questions = [_question(suite.case_fingerprint(row)) for row in range(len(suite.cases))]
-    theirs = {name: _question(case.fingerprint) for name, case in rules.cases.items()}
+    questions = [suite.settings.cases[case.id].question for case in suite.cases]
+    theirs = {name: case.question for name, case in rules.settings.cases.items()}
     matched = {
         row: case.id
         for row, case in enumerate(suite.cases)
@@ -239,7 +249,7 @@ def _edited_cases(
 ) -> Iterator[tuple[int, _MainName]]:
     """Yield the rows of cases that ask what a case of main asks, and check the answer otherwise."""
     for row, name in matched.items():
-        theirs = rules.cases[name].fingerprint
+        theirs = rules.settings.cases[name].fingerprint
         if theirs != suite.case_fingerprint(row):
             yield row, _MainName(name, theirs)
 
@@ -252,14 +262,9 @@ def _dropped_cases(rules: MainRules, suite: CheckedSuite, asked: Container[str])
     if suite.selection is not None:
         return ()
     known = rules.settings.cases
-    dropped = [name for name in rules.cases if name not in asked and not known[name].quarantined]
+    dropped = [name for name in known if name not in asked and not known[name].quarantined]
     return sorted(dropped, key=lambda name: not known[name].critical)
 
 
 def _name_on_main(case: Case) -> str:
     return case.id.removesuffix(_OF_MAIN)
-
-
-def _question(fingerprint: str) -> str:
-    """Return the half of a fingerprint that identifies the question."""
-    return fingerprint.partition(".")[0]

@@ -117,8 +117,12 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         """Seconds that main's files may still take to be prepared, by a command of its suite."""
 
     @property
+    def shares_resources(self) -> bool:
+        """True if a service or a fixture of the two sides occupies the same port or database."""
+
+    @property
     def takes_turns(self) -> bool:
-        """True if the two sides cannot run at once, because they share a service or a fixture."""
+        """True if the two sides cannot run at once: for that, or as calls are made one by one."""
 
     async def run_plan(
         self, note_spending: Callable[[float, int], None]
@@ -215,7 +219,7 @@ class Invocation:
     runs_of_main: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def runs_main(self) -> bool:
+    def runs_plan_of_main(self) -> bool:
         """Return True if main's plan is run: it has left no report to be compared with."""
         return self.main is not None and not isinstance(self.baseline, Baseline)
 
@@ -325,7 +329,7 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
     spent = _Spent()
     main = invocation.main
     runs_alongside = False
-    if main is not None and invocation.runs_main:
+    if main is not None and invocation.runs_plan_of_main:
         if main.takes_turns:
             # Before anything of the change is open: the two would occupy the same port.
             invocation, spent = await _run_main_first(invocation, main, watcher)
@@ -778,14 +782,19 @@ class _Session:
         self.watcher.note_decision(
             f"grading {number_of(len(runs), 'answer')} by the checks of {main.name}"
         )
-        asked = ruling.ask(runs, report.plan, self.invocation.journal)
-        graded = main.grade(asked, self._note_spending)
-        passed = await self._ask_main(main, graded)
-        if isinstance(passed, NoComparison):
+        passed = await self._grade(main, ruling.ask(runs, report.plan, self.invocation.journal))
+        if passed is None:
             self._ruling = None
-            self._note_lack_of_rules(main, passed)
         else:
             ruling.note(runs, passed)
+
+    async def _grade(self, main: OtherSide, answers: StoredAnswers) -> Sequence[bool | None] | None:
+        """Return whether each answer passes main's checks; None, which is said, if nobody knows."""
+        passed = await self._ask_main(main, main.grade(answers, self._note_spending))
+        if isinstance(passed, NoComparison):
+            self._note_lack_of_rules(main, passed)
+            return None
+        return passed
 
     async def _ask_dropped_cases(self) -> None:
         """Ask what only main's suite asks, and have the answers graded by its checks.
@@ -809,12 +818,8 @@ class _Session:
         part.load_into(self.run, asking)
         await self.run.run()
         runs = ruling.runs_of_dropped(plan, part.records)
-        asked = ruling.ask_dropped(runs, plan, invocation.journal)
-        graded = main.grade(asked, self._note_spending)
-        passed = await self._ask_main(main, graded)
-        if isinstance(passed, NoComparison):
-            self._note_lack_of_rules(main, passed)
-        else:
+        passed = await self._grade(main, ruling.ask_dropped(runs, plan, invocation.journal))
+        if passed is not None:
             ruling.note_dropped(runs, plan, passed)
 
     def _note_lack_of_rules(self, main: OtherSide, why: NoComparison) -> None:
@@ -937,8 +942,8 @@ class _Session:
             if part.missing:
                 self.watcher.note_decision(self._describe(part, step))
             if step.on_main:
-                done = await self._run_both(part, step.runs, report, baseline)
-                main_now = self._add_main_runs(evidence.main_now, done, part, old, report, baseline)
+                done = await self._run_both(part, step.runs, base_keys(head, baseline))
+                main_now = self._add_main_runs(evidence.main_now, done, part, old, report.plan.keys)
                 evidence = evidence._replace(main_now=main_now)
             else:
                 await self._run_again(part)
@@ -951,7 +956,7 @@ class _Session:
         """Return why main cannot run what would be red beside this side; empty if it can."""
         if self.invocation.sources:
             return "runs of another job were taken over, which main was not run beside"
-        if main.takes_turns and self.invocation.suite.max_concurrency != 1:
+        if main.shares_resources:
             return "its services or fixtures cannot run beside those of this branch"
         return main.changed_surroundings
 
@@ -961,20 +966,21 @@ class _Session:
         await self.run.run()
 
     async def _run_both(
-        self, part: _Part, runs: Mapping[CellKey, int], report: SuiteReport, baseline: Baseline
+        self, part: _Part, runs: Mapping[CellKey, int], names: Mapping[CellKey, CellKey]
     ) -> Mapping[CellKey, Sequence[bool | None]] | NoComparison:
         """Run cells here and on main: at the same time, or main first where they take turns.
 
         Args:
             part: the runs here.
-            runs: how often each cell runs on main, by its name here.
-            report: has the names of the cells.
-            baseline: has their names on main.
+            runs: how often each cell runs on main.
+            names: the name of each cell on main.
+
+        Returns:
+            Whether each run on main passed, by the cell's name here.
         """
         main = self.invocation.main
         if main is None:
             return NoComparison("main has failed before", expected=True)
-        names = base_keys(reported_cells(report, None), baseline)
         of_main = {names[key]: count for key, count in runs.items()}
         started = time.perf_counter()
         task = asyncio.create_task(main.run_cells(of_main, self._note_spending))
@@ -990,7 +996,10 @@ class _Session:
                 self.watcher.note_decision(f"waiting for the runs of {main.name}")
                 await asyncio.wait([task], timeout=allowed_s)
             if task.done() and not task.cancelled():
-                return task.result()
+                outcomes = task.result()
+                if isinstance(outcomes, NoComparison):
+                    return outcomes
+                return {key: outcomes[names[key]] for key in runs if names[key] in outcomes}
             if self.run.stopped:
                 return {}  # the pairs that were cut say nothing
             return self._give_up_main(main, _allowed_s(main, took_s))
@@ -1005,8 +1014,7 @@ class _Session:
         done: Mapping[CellKey, Sequence[bool | None]] | NoComparison,
         part: _Part,
         old: _Part | None,
-        report: SuiteReport,
-        baseline: Baseline,
+        keys: Sequence[CellKey],
     ) -> MainNow | None:
         """Return main's runs with those of a step, each with the run here that it was made with.
 
@@ -1017,14 +1025,13 @@ class _Session:
         if isinstance(done, NoComparison):
             self.watcher.note_decision(done.reason)
             return MainNow(name=known.name, lack=done.reason)
-        names = base_keys(reported_cells(report, None), baseline)
         runs = {cell: dict(of_cell) for cell, of_cell in known.runs.items()}
-        for cell, key in enumerate(report.plan.keys):
+        for cell, key in enumerate(keys):
             made = old.plan.runs(cell) if old is not None else 0
             if (more := part.plan.runs(cell) - made) > 0:
                 first = part.plan.first_runs[cell] + made
                 # What main does not have gives no grade, and is not asked for again.
-                outcomes = done.get(names.get(key, key), [None] * more)
+                outcomes = done.get(key, [None] * more)
                 runs.setdefault(cell, {}).update(enumerate(outcomes, first))
         return MainNow(name=known.name, runs=runs)
 

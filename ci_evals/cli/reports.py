@@ -104,8 +104,7 @@ def _compare_with(
         baseline,
         confirm_runs=head.confirm_runs,
         rules=head.gate,
-        # Main's runs, if there are any, were made for the report's own baseline.
-        main_now=None,
+        # Without main's runs: if there are any, they were made for the report's own baseline.
         is_selection=head.suite.selection is not None,
     )
 

@@ -1,6 +1,6 @@
 """Grades the answers in a journal by the checks of another version of their suite."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ci_evals.engine.cells import Cells, PreparedCell
@@ -34,6 +34,7 @@ async def grade_stored(
     """
     cells = Cells(suite, plan_runs(suite.cases, suite.columns, suite.runs))
     numbers = {key: number for number, key in enumerate(cells.plan.keys)}
+    own_checks = {case.id: suite.check_fingerprints(case) for case in suite.cases}
     lines = read_lines(answers.journal, answers.offsets)
     stored = [
         (cells.cell(numbers[key]), decode_entry(line))
@@ -45,7 +46,8 @@ async def grade_stored(
             cell, result = answer
             if cell.setup:
                 return None
-            known = tuple(_known_grades(suite, cell, result, answers.checks.get(cell.case.id, ())))
+            earlier = dict(zip(answers.checks.get(cell.case.id, ()), result.grades, strict=False))
+            known = [earlier.get(check) for check in own_checks[cell.case.id]]
             outcome = await _grade(cell, result, known, opened, answers.journal.parent)
             if outcome.judging is not None:
                 note_judging(outcome.judging)
@@ -54,15 +56,6 @@ async def grade_stored(
             return outcome.status == "passed"
 
         return await ask_each(stored, grade, at_once=suite.max_concurrency)
-
-
-def _known_grades(
-    suite: CheckedSuite, cell: PreparedCell, result: Result, checks: Sequence[str]
-) -> Iterator[Grade | None]:
-    """Yield the grade that a result has by each check of a cell; None by a check that it lacks."""
-    grades = dict(zip(checks, result.grades, strict=False))
-    for check in suite.check_fingerprints(cell.case):
-        yield grades.get(check)
 
 
 async def _grade(

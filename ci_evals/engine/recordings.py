@@ -35,6 +35,7 @@ from ci_evals.engine.journal import (
 from ci_evals.errors import StorageError
 from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem
+from ci_evals.model.fingerprint import question_half
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import Resumption, RunRecord
 from ci_evals.model.response import Response
@@ -413,7 +414,7 @@ def _lacks_grades(result: Result) -> bool:
 
 def _question_of(result: Result) -> QuestionKey:
     """Return the part of the fingerprint that identifies the question, and the run number."""
-    return result.fingerprint.partition(".")[0], result.run
+    return question_half(result.fingerprint), result.run
 
 
 def _read_answer_file(path: Path) -> Trace:

@@ -175,11 +175,6 @@ class BaseCell:
         return UNMEASURED
 
 
-def grading_half(fingerprint: str) -> str:
-    """Return the half of a cell's fingerprint that identifies its grading."""
-    return fingerprint.rpartition(".")[2]
-
-
 @dataclass(frozen=True, slots=True)
 class ReportRef:
     """A report by its id. `started_at` is in seconds since the epoch."""
@@ -668,15 +663,14 @@ def _outcomes(report: SuiteReport, cell: int, ruled: RuledCell | None) -> Iterat
     """Yield whether each run of a cell passed, by main's checks if these are others; None for one
     that was not graded, or only repeats a recording.
     """
-    plan = report.plan
-    for place, index in enumerate(plan.indices(cell)):
+    for run, index in report.plan.numbered(cell):
         record = report.records.get(index)
         if record is None or not record.graded or record.recorded:
             yield None
         elif ruled is None:
             yield record.status == "passed"
         else:
-            yield ruled.passed.get(plan.first_runs[cell] + place)
+            yield ruled.passed.get(run)
 
 
 def _runs_in_a_row(report: SuiteReport, cell: int) -> int:

@@ -41,12 +41,19 @@ from ci_evals.stats.thresholds import (
 
 
 class Look(NamedTuple):
-    """The variants that have made so many rounds on both sides, each with its test; None for one
-    that lacks some of these.
+    """A look at variants that have made so many rounds on both sides.
+
+    Args:
+        rounds: how many.
+        tests: the test of each variant; None for one that lacks some of these rounds.
+        adjusted: the p-value of each test, adjusted for the variants that share the error.
+        red: the variants that fell, as this look shows.
     """
 
     rounds: int
     tests: Mapping[Variant, NowTest | None]
+    adjusted: Mapping[Variant, float]
+    red: frozenset[Variant]
 
 
 class BothSides(Confirmation):
@@ -164,25 +171,23 @@ class BothSides(Confirmation):
         found = self._with_further_rounds
         live = [variant for variant in found if found[variant].p <= WOULD_BE_RED_P]
         looks = []
-        family = self._family(len(live))
+        # At least a third of all variants share the error.
+        family = max(len(live), ceil(MIN_TESTED_SHARE * len(self.matching.by_variant)))
         fallen = 0
         for rounds, level in BOTH_SIDES_LOOKS:
             if not live:
                 break
-            look = Look(rounds, {variant: self._test_now(variant, rounds) for variant in live})
-            looks.append(look)
-            red = red_at(look, level, family - fallen)
+            tests = {variant: self._test_now(variant, rounds) for variant in live}
+            made = {variant: test for variant, test in tests.items() if test is not None}
+            ps = holm([test.p for test in made.values()], family - fallen)
+            adjusted = dict(zip(made, ps, strict=True))
+            red = frozenset(variant for variant, p in adjusted.items() if p <= level)
+            looks.append(Look(rounds, tests, adjusted, red))
             fallen += len(red)
-            live = [
-                variant
-                for variant, test in look.tests.items()
-                if test is not None and variant not in red and test.p <= FUTILE_P
-            ]
+            still_open = made.keys() - red
+            live = [variant for variant in live if variant in still_open]
+            live = [variant for variant in live if made[variant].p <= FUTILE_P]
         return looks
-
-    def _family(self, live: int) -> int:
-        """Return the number of variants that share the error: at least a third of all."""
-        return max(live, ceil(MIN_TESTED_SHARE * len(self.matching.by_variant)))
 
     def _test_now(self, variant: Variant, rounds: int) -> NowTest | None:
         """Test the rounds made here since the plan against main's now; None if some are missing."""
@@ -211,11 +216,10 @@ class BothSides(Confirmation):
         adjusted: dict[Variant, float] = {}
         last: dict[Variant, NowTest] = {}
         red: set[Variant] = set()
-        family = self._family(len(self.looks[0].tests) if self.looks else 0)
-        for look, (_, level) in zip(self.looks, BOTH_SIDES_LOOKS, strict=False):
-            adjusted |= _adjust(look, family - len(red))
+        for look in self.looks:
+            adjusted |= look.adjusted
             last |= {variant: test for variant, test in look.tests.items() if test is not None}
-            red |= red_at(look, level, family - len(red))
+            red |= look.red
         for variant, cells in self.matching.by_variant.items():
             chosen = self.tested_variants.get(variant, cells)
             found = self._with_further_rounds.get(variant)
@@ -225,17 +229,6 @@ class BothSides(Confirmation):
             p = adjusted[variant] if fell else 1.0
             falls[variant] = VariantFall(found, p, fell, last.get(variant))
         return falls
-
-
-def red_at(look: Look, level: float, family: int) -> frozenset[Variant]:
-    """Return the variants that are red at a look."""
-    return frozenset(variant for variant, p in _adjust(look, family).items() if p <= level)
-
-
-def _adjust(look: Look, family: int) -> Mapping[Variant, float]:
-    tests = {variant: test for variant, test in look.tests.items() if test is not None}
-    ps = holm([test.p for test in tests.values()], family)
-    return dict(zip(tests, ps, strict=True))
 
 
 def has_collapsed_now(matching: Matching) -> bool:

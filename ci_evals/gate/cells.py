@@ -12,10 +12,10 @@ from ci_evals.gate.baseline import (
     Baseline,
     ReportedCell,
     add_tallies,
-    grading_half,
 )
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
+from ci_evals.model.fingerprint import grading_half
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import fisher_lower, fisher_upper

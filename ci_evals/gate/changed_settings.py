@@ -235,7 +235,7 @@ def _compare_case(
         yield changed("recorded", weaker=True)
     elif mine.question != theirs.question:
         yield changed("question")
-    if mine.fingerprint.partition(".")[2] != theirs.fingerprint.partition(".")[2]:
+    if mine.grading != theirs.grading:
         yield changed("checks")
     if mine.quarantined and not theirs.quarantined:
         yield changed("quarantine")
@@ -250,13 +250,16 @@ def _compare_case(
         )
     if mine.runs != theirs.runs and here.runs is not None and main.runs is not None:
         runs, runs_of_main = mine.runs or here.runs, theirs.runs or main.runs
+        most = runs
+        if mine.runs is None:  # such a case goes on while the verdict is open
+            most = max(runs, _most_runs(here))
         if runs != runs_of_main:
             yield ChangedSetting(
                 what="runs",
                 name=name,
                 here=str(runs),
                 main=str(runs_of_main),
-                weaker=max(runs, _most_runs(here) if mine.runs is None else 0) < runs_of_main,
+                weaker=most < runs_of_main,
             )
 
 

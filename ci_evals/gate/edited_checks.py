@@ -7,13 +7,14 @@ checks alone never blocks, and never goes unsaid.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from ci_evals.gate.bars import judge_scopes
 from ci_evals.gate.baseline import reported_cells
 from ci_evals.gate.compare import Comparison, compare
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import RunRecord, SuiteReport, Tally
+from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.ruler import RuledCell, Ruler
 from ci_evals.model.rules import Gate
 
@@ -25,6 +26,16 @@ class GradedTwice:
     mains: int
     own: int
     answers: int
+
+
+class Excused(NamedTuple):
+    """The cells, and the variants as a whole, that are worse by main's checks alone."""
+
+    cells: frozenset[CellKey]
+    variants: frozenset[Variant]
+
+
+NOTHING_EXCUSED = Excused(frozenset(), frozenset())
 
 
 @dataclass(frozen=True)
@@ -48,9 +59,9 @@ class EditedChecks:
         """The planned answers of each cell that both sides' checks have graded."""
         found = {}
         for number, ruled in self._ruled_cells():
-            both = [*self._both(self.report, number, ruled)]
-            mains, own = [sum(passed) for passed in zip(*both, strict=True)] or (0, 0)
-            found[ruled.key] = GradedTwice(mains, own, len(both))
+            own = _own_grades(self.report, number, ruled)
+            mains = sum(ruled.passed[run] for run in own)
+            found[ruled.key] = GradedTwice(mains, sum(own.values()), len(own))
         return found
 
     @property
@@ -61,7 +72,11 @@ class EditedChecks:
     @property
     def looser(self) -> GradedTwice:
         """The answers of the cells of which the change's own checks pass more."""
-        return _add(cell for cell in self.by_cell.values() if cell.own > cell.mains)
+        return _add(self.by_cell[key] for key in self._looser_cells)
+
+    @cached_property
+    def _looser_cells(self) -> frozenset[CellKey]:
+        return frozenset(key for key, cell in self.by_cell.items() if cell.own > cell.mains)
 
     @property
     def stricter(self) -> GradedTwice:
@@ -71,7 +86,7 @@ class EditedChecks:
     @property
     def hide_something(self) -> bool:
         """Return True if they pass answers for which main's gate or the comparison would be red."""
-        if self.excused_cells or self.excused_variants:
+        if any(self.excused):
             return True
         return bool(self.looser.answers) and self._is_red_by_main
 
@@ -90,60 +105,40 @@ class EditedChecks:
         return any(each.status == "fail" and each.kind != "metric" for each in scopes)
 
     @cached_property
-    def excused_cells(self) -> frozenset[CellKey]:
-        """The cells that got worse by main's checks, and not by the change's own."""
-        if self.comparison is None or self._by_own is None:
-            return frozenset()
-        worse = {cell.key for cell in self._by_own.select("regressed")}
-        looser = {key for key, cell in self.by_cell.items() if cell.own > cell.mains}
-        by_main = {cell.key for cell in self.comparison.select("regressed")}
-        return frozenset(by_main & looser - worse)
-
-    @cached_property
-    def excused_variants(self) -> frozenset[Variant]:
-        """The variants that are worse as a whole by main's checks, and not by the change's own."""
-        if self.comparison is None or self._by_own is None:
-            return frozenset()
-        worse = {each.variant for each in self._by_own.worse_variants()}
-        by_main = self.comparison.worse_variants()
-        looser = {Variant(*key[1:]) for key, cell in self.by_cell.items() if cell.own > cell.mains}
-        return frozenset({each.variant for each in by_main} & looser - worse)
-
-    @cached_property
-    def _by_own(self) -> Comparison | None:
-        """The comparison by the change's own checks, of the same cells with the same runs."""
+    def excused(self) -> Excused:
+        """What got worse by main's checks, and not by the change's own."""
         if self.comparison is None:
-            return None
+            return NOTHING_EXCUSED
+        by_own = self._compare_by_own(self.comparison)
+        cells = {cell.key for cell in self.comparison.select("regressed")}
+        cells -= {cell.key for cell in by_own.select("regressed")}
+        variants = {each.variant for each in self.comparison.worse_variants()}
+        variants -= {each.variant for each in by_own.worse_variants()}
+        looser_variants = {Variant(*key[1:]) for key in self._looser_cells}
+        return Excused(self._looser_cells & cells, frozenset(looser_variants & variants))
+
+    def _compare_by_own(self, comparison: Comparison) -> Comparison:
+        """Return the comparison by the change's own checks, of the same cells with the same runs.
+
+        So a cell is excused by the very rules by which it got worse.
+        """
         cells = []
         for ruled in self.ruler.cells:
             number = self._numbers.get(ruled.key)
             if number is not None:
-                cells.append(replace(ruled, passed=dict(self._own(number, ruled))))
-        own = replace(self.report, ruler=replace(self.ruler, cells=tuple(cells)))
+                own = _own_grades(self.report, number, ruled)
+                if self.report.confirmation is not None:
+                    own |= _own_grades(self.report.confirmation, number, ruled)
+                cells.append(replace(ruled, passed=own))
+        report = replace(self.report, ruler=replace(self.ruler, cells=tuple(cells)))
         return compare(
-            reported_cells(own, self.rules),
-            self.comparison.baseline,
-            confirm_runs=self.comparison.confirm_runs,
+            reported_cells(report, self.rules),
+            comparison.baseline,
+            confirm_runs=comparison.confirm_runs,
             rules=self.rules,
-            is_selection=self.report.suite.selection is not None,
-            main_now=self.report.main_now,
+            is_selection=report.suite.selection is not None,
+            main_now=report.main_now,
         )
-
-    def _own(self, number: int, ruled: RuledCell) -> Iterator[tuple[int, bool]]:
-        """Yield the number of each run that main has graded, and whether it passes here."""
-        for report in (self.report, self.report.confirmation):
-            if report is not None:
-                for run, record in _graded(report, number):
-                    if run in ruled.passed:
-                        yield run, record.status == "passed"
-
-    def _both(
-        self, report: SuiteReport, number: int, ruled: RuledCell
-    ) -> Iterator[tuple[bool, bool]]:
-        """Yield whether each graded run of a cell passes main's checks, and the change's own."""
-        for run, record in _graded(report, number):
-            if run in ruled.passed:
-                yield ruled.passed[run], record.status == "passed"
 
     def _ruled_cells(self) -> Iterator[tuple[int, RuledCell]]:
         for ruled in self.ruler.cells:
@@ -156,13 +151,14 @@ class EditedChecks:
         return {key: number for number, key in enumerate(self.report.plan.keys)}
 
 
-def _graded(report: SuiteReport, cell: int) -> Iterator[tuple[int, RunRecord]]:
-    """Yield the number and the record of each graded run of a cell."""
-    plan = report.plan
-    for run, index in enumerate(plan.indices(cell), plan.first_runs[cell]):
+def _own_grades(report: SuiteReport, cell: int, ruled: RuledCell) -> dict[int, bool]:
+    """Return whether each run that main has graded passes the change's own checks, by number."""
+    grades = {}
+    for run, index in report.plan.numbered(cell):
         record = report.records.get(index)
-        if record is not None and record.graded:
-            yield run, record
+        if record is not None and record.graded and run in ruled.passed:
+            grades[run] = record.status == "passed"
+    return grades
 
 
 def _add(cells: Iterable[GradedTwice]) -> GradedTwice:

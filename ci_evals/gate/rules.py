@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from statistics import fmean, stdev
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.gate.baseline import TrendVariant, fresh_rate
@@ -44,6 +44,7 @@ from ci_evals.gate.wording.rules import (
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
+from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import PassRate, look_confidence
 from ci_evals.stats.thresholds import (
@@ -53,6 +54,9 @@ from ci_evals.stats.thresholds import (
     MIN_COMPARED_SHARE,
     RATCHET_REPORTS,
 )
+
+if TYPE_CHECKING:
+    from ci_evals.gate.edited_checks import EditedChecks
 
 _REQUIRED = ", and the gate requires a comparison"
 
@@ -97,22 +101,13 @@ def rule_verdicts(
     lack: VerdictStatus = "error" if rules.require_baseline is True else "borderline"
     yield from _ungraded_cells(report, rules)
     yield from _unknown_budgets(report, rules)
+    compared = comparison if isinstance(comparison, Comparison) else None
     edited = None
     if report.ruler is not None:
-        from ci_evals.gate.dropped_cases import dropped_cases
         from ci_evals.gate.edited_checks import edited_checks
 
-        main, compared = report.ruler.main, None
-        if isinstance(comparison, Comparison):
-            compared = comparison
         edited = edited_checks(report, compared, rules)
-        if edited is not None and edited.hide_something:
-            text = looser_checks_sentence(main, edited.looser)
-            cells = tuple(sorted(edited.excused_cells, key=str))
-            yield RuleVerdict("checks", "borderline", text, cells)
-        dropped = dropped_cases(report.ruler, compared, rules.alpha)
-        if dropped.worse:
-            yield RuleVerdict("cases", "borderline", dropped_sentence(main, dropped))
+        yield from _by_main_checks(report.ruler, rules, compared, edited)
     yield from _weaker_settings(report)  # before what else is missing for that reason
     if isinstance(comparison, Comparison):
         yield from _missing_cells(report, rules, comparison, lack)
@@ -125,10 +120,13 @@ def rule_verdicts(
     if comparison.broken:
         yield _lack_of_comparison(rules, broken_sentence(comparison))
     red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
-    excused = edited.excused_cells if edited else frozenset()
-    yield from _regressions(rules, comparison, red, excused)
+    excused_cells: Container[CellKey] = ()
+    excused_variants: Container[Variant] = ()
+    if edited is not None:
+        excused_cells, excused_variants = edited.excused
+    yield from _regressions(rules, comparison, red, excused_cells)
     for variant in comparison.worse_variants():
-        if edited and variant.variant in edited.excused_variants:
+        if variant.variant in excused_variants:
             continue
         text = variant_sentence(comparison, variant)
         yield RuleVerdict("variant", red, text, variant=variant.variant)
@@ -137,6 +135,21 @@ def rule_verdicts(
     yield from _unchecked_on_main(comparison)
     yield from broken_ratchets(report, rules, comparison)
     yield from _increases(report, rules, comparison, lack)
+
+
+def _by_main_checks(
+    ruler: Ruler, rules: Gate, comparison: Comparison | None, edited: "EditedChecks | None"
+) -> Iterator[RuleVerdict]:
+    """Yield a verdict if edited checks hide something, or a dropped case got worse."""
+    from ci_evals.gate.dropped_cases import dropped_cases
+
+    if edited is not None and edited.hide_something:
+        text = looser_checks_sentence(ruler.main, edited.looser)
+        cells = tuple(sorted(edited.excused.cells, key=str))
+        yield RuleVerdict("checks", "borderline", text, cells)
+    dropped = dropped_cases(ruler, comparison, rules.alpha)
+    if dropped.worse:
+        yield RuleVerdict("cases", "borderline", dropped_sentence(ruler.main, dropped))
 
 
 def _weaker_settings(report: SuiteReport) -> Iterator[RuleVerdict]:

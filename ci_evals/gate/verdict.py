@@ -339,7 +339,7 @@ def _with_passed(ruler: Ruler, report: SuiteReport) -> Ruler:
     for cell in ruler.cells:
         passed = dict(cell.passed)
         if (number := numbers.get(cell.key)) is not None:
-            for run, index in enumerate(plan.indices(number), plan.first_runs[number]):
+            for run, index in plan.numbered(number):
                 record = report.records.get(index)
                 if record is not None and not record.graded:
                     passed[run] = True

@@ -18,7 +18,7 @@ from ci_evals.model.request import Answer
 from ci_evals.model.response import Detail
 from ci_evals.model.result import Grade
 from ci_evals.registry import Registry
-from ci_evals.user_code.targets import Source
+from ci_evals.user_code.targets import CodeSource
 from ci_evals.workers import WorkerEndedError
 
 MAX_JUDGING_S: Final = 10.0
@@ -112,11 +112,11 @@ class GraderOptions(Options):
         """
 
     @property
-    def own_source(self) -> Source | None:
+    def own_source(self) -> CodeSource | None:
         """The team's own code that judges, if any; by default, the class of a grader of theirs."""
         if type(self).__module__.startswith("ci_evals."):
             return None
-        return Source("object", type(self))
+        return CodeSource("object", type(self))
 
     def for_negation(self) -> Self:
         """Return the grader that `not_` negates.

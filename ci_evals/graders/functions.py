@@ -13,7 +13,7 @@ from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.python_worker import current_workers
 from ci_evals.user_code.targets import (
-    Source,
+    CodeSource,
     has_second_parameter,
     identity,
     load_target,
@@ -120,9 +120,9 @@ class FunctionGrader:
         return f"{identity(self.function)} from {self.threshold}"
 
     @property
-    def own_source(self) -> Source:
+    def own_source(self) -> CodeSource:
         """The code of the function."""
-        return Source("object", self.function)
+        return CodeSource("object", self.function)
 
     def prepare(self) -> None:
         """Do nothing: the function is already imported."""
@@ -291,9 +291,9 @@ class ObjectGrader(FunctionGrader):
         return identity(self.judge)
 
     @property
-    def own_source(self) -> Source:
+    def own_source(self) -> CodeSource:
         """The code of the object's class."""
-        return Source("object", self.judge)
+        return CodeSource("object", self.judge)
 
     def prepare(self) -> None:
         if callable(prepare := getattr(self.judge, "prepare", None)):

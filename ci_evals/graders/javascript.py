@@ -27,7 +27,7 @@ from ci_evals.javascript import (
 from ci_evals.model.fields import Bool, NonEmpty, Seconds, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.user_code.targets import Source
+from ci_evals.user_code.targets import CodeSource
 from ci_evals.workers import WorkerEndedError, WorkerStartError
 
 _NAME_CHARACTERS = 80
@@ -73,10 +73,10 @@ class JavaScriptGrader(GraderOptions):
         return []
 
     @property
-    def own_source(self) -> Source | None:
+    def own_source(self) -> CodeSource | None:
         if self.file is not None:
-            return Source("script", self._source["file"])
-        return Source("javascript", self.code)
+            return CodeSource("script", self._source["file"])
+        return CodeSource("javascript", self.code)
 
     def missing(self, folder: Path) -> str | None:
         if self.file is not None:

@@ -12,7 +12,13 @@ from ci_evals.graders.inline import compile_code
 from ci_evals.model.fields import Retries, Seconds, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.user_code.targets import Source, load, missing_target, target_of_file, target_parts
+from ci_evals.user_code.targets import (
+    CodeSource,
+    load,
+    missing_target,
+    target_of_file,
+    target_parts,
+)
 
 _NAME_CHARACTERS = 80
 
@@ -68,12 +74,12 @@ class PythonGrader(GraderOptions):
         return self.target
 
     @property
-    def own_source(self) -> Source | None:
+    def own_source(self) -> CodeSource | None:
         parts = target_parts(self.target)
         if parts is not None:
-            return Source("module", parts[0])
+            return CodeSource("module", parts[0])
         if "import" in self.target:
-            return Source("python", self.target)
+            return CodeSource("python", self.target)
         return None
 
     def missing(self, folder: Path) -> str | None:

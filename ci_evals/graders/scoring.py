@@ -25,7 +25,7 @@ from ci_evals.model.request import Answer, sendable
 from ci_evals.model.result import Grade
 from ci_evals.python_worker import PythonWorkers, UnsendableError, current_workers
 from ci_evals.user_code.crashes import describe_crash, describe_stack, is_setup_error
-from ci_evals.user_code.targets import Source, target_parts
+from ci_evals.user_code.targets import CodeSource, target_parts
 from ci_evals.user_code.threads import call, ends_work
 from ci_evals.workers import WorkerEndedError, WorkerStartError, WorkerTimeoutError
 
@@ -370,7 +370,7 @@ def model_graders(expectations: Iterable[Expectation]) -> Iterator[ModelGrader]:
             yield each.grader
 
 
-def own_sources(expectations: Iterable[Expectation]) -> Iterator[Source]:
+def own_sources(expectations: Iterable[Expectation]) -> Iterator[CodeSource]:
     """Yield the team's own code that judges: that of graders and transforms at any depth."""
     for expectation in nested(expectations):
         source = getattr(expectation.grader, "own_source", None)
@@ -382,9 +382,9 @@ def own_sources(expectations: Iterable[Expectation]) -> Iterator[Source]:
         script = split_file(transform)
         target = target_parts(transform)
         if script is not None:
-            yield Source("script", script["file"])
+            yield CodeSource("script", script["file"])
         elif target is not None:
-            yield Source("module", target[0])
+            yield CodeSource("module", target[0])
 
 
 def identity(expectation: Expectation) -> list[Any]:

@@ -235,20 +235,24 @@ class MainSide:
 
     @property
     def takes_turns(self) -> bool:
-        """Return True if the two sides cannot run at once, because they share something.
+        """Return True if the two sides cannot run at once.
 
-        A service or a fixture of wider scope occupies a port or a database, and a suite that calls
-        one by one expects that nothing else runs.
+        A suite that calls one by one expects that nothing else runs.
+        """
+        return self.shares_resources or self._suite.max_concurrency == 1
+
+    @property
+    def shares_resources(self) -> bool:
+        """Return True if both sides have a service, or a fixture of wider scope than a run, which
+        occupies a port or a database.
         """
         suite = self._suite
         providers = (*suite.providers, *suite.judges, *suite.stages.values())
         setups = [suite.setup, *(case.setup for case in suite.cases)]
         setups += [options.setup for options in providers]
-        return (
-            suite.max_concurrency == 1
-            or any(options.serve for options in providers)
-            or any(fixture.scope != "run" for setup in setups for fixture in setup)
-        )
+        if any(options.serve for options in providers):
+            return True
+        return any(fixture.scope != "run" for setup in setups for fixture in setup)
 
     async def run_plan(
         self, note_spending: Callable[[float, int], None]

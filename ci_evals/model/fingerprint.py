@@ -24,6 +24,16 @@ def digest(value: Any) -> str:
     return blake2b(encode(value).encode(), digest_size=16).hexdigest()
 
 
+def question_half(fingerprint: str) -> str:
+    """Return the half of `question.grading` that identifies the question."""
+    return fingerprint.partition(".")[0]
+
+
+def grading_half(fingerprint: str) -> str:
+    """Return the half of `question.grading` that identifies how answers are graded."""
+    return fingerprint.rpartition(".")[2]
+
+
 def _dump(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
 

@@ -96,6 +96,10 @@ class RunPlan:
         start = self._first_indices[cell]
         return range(start, start + self.counts[cell])
 
+    def numbered(self, cell: int) -> Iterator[tuple[int, int]]:
+        """Yield the number and the index of each run of a cell."""
+        return enumerate(self.indices(cell), self.first_runs[cell])
+
     def cell_of(self, index: int) -> int:
         return bisect_right(self._first_indices, index) - 1
 

@@ -16,25 +16,11 @@ from ci_evals.model.settings import SuiteSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MainCase:
-    """A case of main's suite.
-
-    Attributes:
-        fingerprint: identifies its question and its grading, as `question.judgement`.
-        checks: the fingerprint of each of its expectations, in order.
-    """
-
-    fingerprint: str
-    checks: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MainRules:
-    """What main's suite asks and expects: its cases by id, what answers them, its gate, and the
-    settings that decide how strictly it measures.
+    """What main's suite asks and expects: what answers its cases, its gate, if it has one, and the
+    settings that decide how strictly it measures, its cases among them.
     """
 
-    cases: Mapping[str, MainCase]
     variants: tuple[Variant, ...]
     gate: Gate | None
     settings: SuiteSettings
@@ -78,10 +64,6 @@ class RuledCell:
     @property
     def key(self) -> CellKey:
         return self.case, self.provider, self.prompt
-
-    @property
-    def variant(self) -> Variant:
-        return Variant(self.provider, self.prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

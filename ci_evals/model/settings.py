@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ci_evals.model.fingerprint import grading_half, question_half
 from ci_evals.model.rules import ConfirmRuns, Gate
 
 
@@ -48,7 +49,12 @@ class CaseSettings:
     @property
     def question(self) -> str:
         """The half of its fingerprint that identifies the question."""
-        return self.fingerprint.partition(".")[0]
+        return question_half(self.fingerprint)
+
+    @property
+    def grading(self) -> str:
+        """The half of its fingerprint that identifies how answers are graded."""
+        return grading_half(self.fingerprint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +87,8 @@ class SuiteSettings:
     def match_cases(self, main: "SuiteSettings") -> Mapping[str, str]:
         """Return the name of each case that main has, too, with its name there.
 
-        A case of main that is gone may be the same under another name.
+        A case of main that is gone may be the same under another name. Of one that was reworded,
+        the settings are those of the same name, though it asks something else.
         """
         gone = {case.question: name for name, case in main.cases.items() if name not in self.cases}
         matched = {}

@@ -29,7 +29,7 @@ from ci_evals.model.fields import (
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Message, Response
 from ci_evals.registry import Registry
-from ci_evals.user_code.targets import Source
+from ci_evals.user_code.targets import CodeSource
 
 T = TypeVar("T")
 
@@ -381,14 +381,14 @@ class ProviderOptions(Options):
         return None
 
     @property
-    def own_source(self) -> Source | None:
+    def own_source(self) -> CodeSource | None:
         """The team's own code that answers, if any; by default, the class of a provider of theirs.
 
         Programs and services that it only calls are not known.
         """
         if type(self).__module__.startswith("ci_evals."):
             return None
-        return Source("object", type(self))
+        return CodeSource("object", type(self))
 
     def problems(self, folder: Path) -> list[str]:
         """Return problems that are visible before any call, such as a missing file or module."""

@@ -20,7 +20,7 @@ from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.request_fields import request_fields
-from ci_evals.user_code.targets import Source
+from ci_evals.user_code.targets import CodeSource
 from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 
@@ -50,9 +50,9 @@ class JavaScript(ProviderOptions):
         return f"javascript:{self.file}"
 
     @property
-    def own_source(self) -> Source:
+    def own_source(self) -> CodeSource:
         parts = split_file(self.file) or {"file": self.file}
-        return Source("script", parts["file"])
+        return CodeSource("script", parts["file"])
 
     def problems(self, folder: Path) -> list[str]:
         if problem := file_problem(self.file, folder):

@@ -22,7 +22,7 @@ from ci_evals.providers.frameworks import unpack_result
 from ci_evals.providers.parts import asks_messages
 from ci_evals.user_code.crashes import PACKAGE, describe_crash
 from ci_evals.user_code.targets import (
-    Source,
+    CodeSource,
     annotated_as_text,
     has_second_parameter,
     identity,
@@ -71,8 +71,8 @@ class Python(ProviderOptions):
         return f"python:{self.target}"
 
     @property
-    def own_source(self) -> Source:
-        return Source("module", self.target.partition(":")[0])
+    def own_source(self) -> CodeSource:
+        return CodeSource("module", self.target.partition(":")[0])
 
     def problems(self, folder: Path) -> list[str]:
         if target_parts(self.target) is None:
@@ -150,8 +150,8 @@ class Function(ProviderOptions):
         return str(self.target.name)
 
     @property
-    def own_source(self) -> Source:
-        return Source("object", self.target.called)
+    def own_source(self) -> CodeSource:
+        return CodeSource("object", self.target.called)
 
     def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
         called = self.target.called

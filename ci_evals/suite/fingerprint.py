@@ -14,8 +14,7 @@ from ci_evals.model.grading import Expectation
 from ci_evals.providers.base import McpServer, ProviderOptions
 from ci_evals.suite.rendering import Rendered
 from ci_evals.user_code.folders import CodeFolders
-from ci_evals.user_code.targets import Source
-from ci_evals.user_code.targets import identity as identity_of
+from ci_evals.user_code.targets import CodeSource
 from ci_evals.user_code.targets import identity as identity_of_target
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class OwnCode:
         self._folders = folders
         self._digests: SourceDigests | None = None
 
-    def identity(self, sources: Iterable[Source]) -> list[str]:
+    def identity(self, sources: Iterable[CodeSource]) -> list[str]:
         """Return a digest of each source, and of what it imports from the repository."""
         identities = []
         for source in sources:
@@ -163,7 +162,7 @@ def _tool_identity(tool: Any) -> Any:
     if isinstance(tool, str):
         return tool
     if not isinstance(tool, McpServer):
-        return identity_of(tool)
+        return identity_of_target(tool)
     return [tool.mcp, tool.cwd, tool.only, sorted(tool.env), sorted(tool.headers)]
 
 

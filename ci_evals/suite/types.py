@@ -34,7 +34,7 @@ from ci_evals.model.fields import (
 )
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Message
-from ci_evals.model.ruler import MainCase, MainRules
+from ci_evals.model.ruler import MainRules
 from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.model.settings import CaseSettings, ProviderSettings, SuiteSettings
 from ci_evals.providers.base import ProviderOptions
@@ -462,11 +462,7 @@ class CheckedSuite(Suite):
 
     def main_rules(self) -> MainRules:
         """Return what it asks and expects, for a change that is compared with it."""
-        cases = {}
-        for row, case in enumerate(self.cases):
-            fingerprint, checks = self.case_fingerprint(row), self.check_fingerprints(case)
-            cases[case.id] = MainCase(fingerprint=fingerprint, checks=checks)
-        return MainRules(cases=cases, variants=self.columns, gate=self.gate, settings=self.settings)
+        return MainRules(variants=self.columns, gate=self.gate, settings=self.settings)
 
     @property
     def provider_kinds(self) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ci_evals.user_code.crashes import is_their_own
 from ci_evals.user_code.folders import CodeFolders, editable_packages, find_repository
-from ci_evals.user_code.targets import Source
+from ci_evals.user_code.targets import CodeSource
 
 _INSTALLED: Final = {"node_modules", ".venv", "dist-packages"}
 """The folders of installed packages, besides those that `is_their_own` knows."""
@@ -71,7 +71,7 @@ class SourceDigests:
         self._places: dict[str, Sequence[Path]] = {}
         self._digests: dict[tuple[str, str | int], str | None] = {}
 
-    def digest(self, source: Source) -> str | None:
+    def digest(self, source: CodeSource) -> str | None:
         """Return 32 hexadecimal digits that identify some code; None if none of it is the team's.
 
         Objects must outlive this one.
@@ -84,7 +84,7 @@ class SourceDigests:
             self._digests[key] = self._digest(source)
         return self._digests[key]
 
-    def _digest(self, source: Source) -> str | None:
+    def _digest(self, source: CodeSource) -> str | None:
         value = source.value
         match source.kind:
             case "module":

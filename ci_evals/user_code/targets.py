@@ -28,7 +28,7 @@ _imports: list[str] = []
 """The modules that `load_module` is importing in the main thread."""
 
 
-class Source(NamedTuple):
+class CodeSource(NamedTuple):
     """Some code of the team's own.
 
     Args:
