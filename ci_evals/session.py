@@ -10,6 +10,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -17,14 +18,15 @@ from collections.abc import (
 )
 from contextlib import (
     AbstractAsyncContextManager,
+    AsyncExitStack,
     ExitStack,
     asynccontextmanager,
     closing,
     nullcontext,
 )
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from math import fsum
+from functools import cached_property, partial
+from math import ceil, fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -41,7 +43,7 @@ from ci_evals.engine.journal import (
 from ci_evals.engine.recordings import Recordings, Trace, load_results
 from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
-from ci_evals.errors import UsageError
+from ci_evals.errors import ConfigError, UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, add_tallies, reported_cells
 from ci_evals.gate.cells import base_keys, match_cells
@@ -87,6 +89,10 @@ if TYPE_CHECKING:
     from ci_evals.ruling import Ruling
 
 T = TypeVar("T")
+_Outcomes = Mapping[CellKey, Sequence[bool | None]]
+"""Whether each run of a cell passed, in order; None for a run without a grade."""
+_RunMain = Callable[[Callable[[float, int], None], Callable[[], None]], Coroutine[Any, Any, T]]
+"""Has main run something; its arguments note what that costs, and when it begins."""
 
 MAX_NAMES = 5
 MAIN_TAKES_AT_MOST = 3
@@ -125,11 +131,12 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         """True if the two sides cannot run at once: for that, or as calls are made one by one."""
 
     async def run_plan(
-        self, note_spending: Callable[[float, int], None]
+        self, note_spending: Callable[[float, int], None], note_begin: Callable[[], None]
     ) -> Baseline | NoComparison:
         """Run the plan once, and return the report as a baseline, or why there is none.
 
-        Each call of `note_spending` is told the cost in USD and the tokens of all runs so far.
+        `note_begin` is called when everything is open, and the first run begins. Each call of
+        `note_spending` is told the cost in USD and the tokens of all runs so far.
         """
 
     async def describe(self) -> MainRules | NoComparison:
@@ -147,7 +154,10 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         """
 
     async def run_cells(
-        self, runs: Mapping[CellKey, int], note_spending: Callable[[float, int], None]
+        self,
+        runs: Mapping[CellKey, int],
+        note_spending: Callable[[float, int], None],
+        note_begin: Callable[[], None],
     ) -> Mapping[CellKey, Sequence[bool | None]] | NoComparison:
         """Run cells of main's suite so many further times, and return whether each run passed, in
         order; None for a run without a grade. Cells that main does not have are left out.
@@ -184,7 +194,7 @@ class Invocation:
         main: main's code, whose checks grade the answers where the change has edited them, and
             which runs what would be red, too; its whole plan is run and compared with where
             `baseline` says why there is nothing else.
-        lacks_main: main's code should be there, and could not be checked out.
+        lacks_main: why main's code is not there, although it should be; empty otherwise.
         first: the cases to run first.
         failed_before: the cases outside a selection that did not pass when they last ran.
         on_default_branch: True on the default branch; None if that is unknown.
@@ -212,7 +222,7 @@ class Invocation:
     files: Path | None = None
     baseline: Baseline | NoComparison | None = None
     main: OtherSide | None = None
-    lacks_main: bool = False
+    lacks_main: str = ""
     first: frozenset[str] = frozenset()
     failed_before: tuple[str, ...] = ()
     on_default_branch: bool | None = None
@@ -340,7 +350,8 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
     invocation = _with_absolute_paths(invocation)
     # Nothing in the results folder is replaced until everything is open: a mistake in the suite
     # must not cost the earlier results.
-    async with _open(invocation) as opened:
+    async with AsyncExitStack() as opening:
+        opened = await opening.enter_async_context(_open(invocation))
         with ExitStack() as files:
             recordings = Recordings(
                 keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets
@@ -382,7 +393,9 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
                 watcher,
                 continued,
                 time.time(),
+                opening,
                 runs_alongside=runs_alongside,
+                is_halved=runs_alongside,
             )
             report = await session.execute(stop)
             return Executed(report, session.invocation.baseline)
@@ -410,7 +423,7 @@ async def _run_main_first(
     watcher.note_decision(f"running {main.name}")
     try:
         async with asyncio.timeout(MAIN_ALONE_WITHIN_S):
-            baseline = await main.run_plan(note_spending)
+            baseline = await main.run_plan(note_spending, lambda: None)
     except TimeoutError:
         reason = f"{main.name} took too long: over {MAIN_ALONE_WITHIN_S:.0f} s"
         baseline = NoComparison(reason, expected=True)
@@ -557,7 +570,9 @@ class _Session:
         watcher: follows the progress.
         continued: the journals of earlier invocations.
         started_at: seconds since 1970.
+        opening: what is open, to be closed while main occupies the same ports.
         runs_alongside: main's plan is run at the same time.
+        is_halved: the suite is open with half of its limits, since the other half is main's.
     """
 
     invocation: Invocation
@@ -568,9 +583,12 @@ class _Session:
     watcher: Watcher
     continued: Sequence[Path]
     started_at: float
+    opening: AsyncExitStack
     runs_alongside: bool
+    is_halved: bool
     start: float = field(default_factory=time.perf_counter)
     _main_runs: asyncio.Task[Any] | None = None
+    _given_up: str = ""
     _ruling: "Ruling | None" = None
     _lack_of_rules: Ruler | None = None
     _changed_settings: ChangedSettings | None = None
@@ -649,15 +667,38 @@ class _Session:
         ends main's runs.
         """
         main = self.invocation.main
-        if main is not None and self.runs_alongside:
-            self.watcher.note_decision(f"{main.name} runs alongside")
-            self._main_runs = asyncio.create_task(main.run_plan(self._note_spending))
         try:
+            if main is not None and self.runs_alongside:
+                self.watcher.note_decision(f"{main.name} runs alongside")
+                await self._begin_with_main(main, main.run_plan)
             yield
         finally:
-            if self._main_runs is not None:
-                self._main_runs.cancel()
-                await asyncio.wait([self._main_runs])
+            await self._end_main_runs()
+
+    async def _begin_with_main(self, main: OtherSide, run: _RunMain[T]) -> asyncio.Task[T]:
+        """Have main run something, and return once its first run begins.
+
+        Its code may have to be prepared and loaded first. Both sides are to run in the same
+        minutes, so this side does not go ahead.
+        """
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def note_begin() -> None:
+            if not begun.done():
+                begun.set_result(None)
+
+        task = asyncio.create_task(run(self._note_spending, note_begin))
+        self._main_runs = task
+        either: list[asyncio.Future[Any]] = [task, begun]
+        within_s = _allowed_s(main, 0.0)
+        await asyncio.wait(either, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        return task
+
+    async def _end_main_runs(self) -> None:
+        if self._main_runs is not None:
+            self._main_runs.cancel()
+            await asyncio.wait([self._main_runs])
+            self._main_runs = None
 
     async def _compare_with_main(self) -> None:
         """Wait for main's runs, if there are any: the report is then compared with them."""
@@ -696,7 +737,8 @@ class _Session:
     def _give_up_main(self, main: OtherSide, allowed_s: float) -> NoComparison:
         """Ask nothing more of main, which has taken too long."""
         self.invocation = replace(self.invocation, main=None)
-        return NoComparison(f"{main.name} took too long: over {allowed_s:.0f} s", expected=True)
+        self._given_up = f"{main.name} took too long: over {allowed_s:.0f} s"
+        return NoComparison(self._given_up, expected=True)
 
     # Main's checks.
 
@@ -917,9 +959,8 @@ class _Session:
         invocation = self.invocation
         suite = invocation.suite
         is_whole = invocation.shard is None and invocation.run_missing
-        if invocation.main is not None and is_whole and not invocation.replay_only:
-            name, lack = invocation.main.name, self._lack_of_main(invocation.main)
-            evidence = evidence._replace(main_now=MainNow(name=name, lack=lack))
+        if is_whole and not invocation.replay_only:
+            evidence = evidence._replace(main_now=self._main_to_ask())
         while not self.run.stopped:
             report = self._report(evidence)
             head = reported_cells(report, suite.gate, unplanned=True)
@@ -934,97 +975,183 @@ class _Session:
             if step is None:
                 break
             # Its names are without secrets, as in the baseline.
-            part = self._add_runs(evidence, report.plan.keys, step.runs)
-            if part is None:
-                break
-            old = evidence.confirmation
-            evidence = evidence._replace(confirmation=part)
-            if part.missing:
-                self.watcher.note_decision(self._describe(part, step))
-            if step.on_main:
-                done = await self._run_both(part, step.runs, base_keys(head, baseline))
-                main_now = self._add_main_runs(evidence.main_now, done, part, old, report.plan.keys)
-                evidence = evidence._replace(main_now=main_now)
+            keys, before = report.plan.keys, evidence.confirmation
+            main = self.invocation.main
+            if step.on_main and main is not None:
+                names = base_keys(head, baseline)
+                evidence = await self._run_on_both_sides(main, evidence, step, keys, names)
             else:
-                await self._run_again(part)
+                evidence = await self._run_again(evidence, step, step.runs, keys)
+            part = evidence.confirmation
+            if part is None or part is before:  # these are runs of other shards
+                break
             await self._grade_by_main(evidence)
+            if self._given_up:
+                evidence = evidence._replace(main_now=self._main_to_ask())
             if part.missing:
                 break
         return evidence
 
-    def _lack_of_main(self, main: OtherSide) -> str:
-        """Return why main cannot run what would be red beside this side; empty if it can."""
-        if self.invocation.sources:
-            return "runs of another job were taken over, which main was not run beside"
-        if main.shares_resources:
-            return "its services or fixtures cannot run beside those of this branch"
-        return main.changed_surroundings
+    def _main_to_ask(self) -> MainNow | None:
+        """Return main without any run, and with the reason if it cannot run what would be red; None
+        if nobody expects it to.
+        """
+        main, lacks_main = self.invocation.main, self._given_up or self.invocation.lacks_main
+        if main is not None:
+            return MainNow(name=main.name, lack=main.changed_surroundings)
+        if lacks_main:
+            return MainNow(name="main", lack=lacks_main)
+        return None
 
-    async def _run_again(self, part: _Part) -> None:
+    async def _run_again(
+        self,
+        evidence: _Evidence,
+        step: "FurtherRuns",
+        runs: Mapping[CellKey, int],
+        keys: Sequence[CellKey],
+    ) -> _Evidence:
+        """Run cells again here; the evidence is left as it is if they are of other shards."""
+        part = self._add_runs(evidence, keys, runs)
+        if part is None:
+            return evidence
+        if part.missing:
+            self.watcher.note_decision(self._describe(part, step))
         cells = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
         part.load_into(self.run, f"running {number_of(cells, 'cell')} again")
         await self.run.run()
+        return evidence._replace(confirmation=part)
 
-    async def _run_both(
-        self, part: _Part, runs: Mapping[CellKey, int], names: Mapping[CellKey, CellKey]
-    ) -> Mapping[CellKey, Sequence[bool | None]] | NoComparison:
-        """Run cells here and on main: at the same time, or main first where they take turns.
+    # What both sides run.
+
+    async def _run_on_both_sides(
+        self,
+        main: OtherSide,
+        evidence: _Evidence,
+        step: "FurtherRuns",
+        keys: Sequence[CellKey],
+        names: Mapping[CellKey, CellKey],
+    ) -> _Evidence:
+        """Run cells here and on main, at the same time or in turns.
 
         Args:
-            part: the runs here.
-            runs: how often each cell runs on main.
+            main: the other side.
+            evidence: the runs so far.
+            step: the runs to make.
+            keys: the name of each cell of the plan.
             names: the name of each cell on main.
-
-        Returns:
-            Whether each run on main passed, by the cell's name here.
         """
-        main = self.invocation.main
-        if main is None:
-            return NoComparison("main has failed before", expected=True)
-        of_main = {names[key]: count for key, count in runs.items()}
-        started = time.perf_counter()
-        task = asyncio.create_task(main.run_cells(of_main, self._note_spending))
-        self._main_runs = task
+        before = evidence.confirmation
+        of_main = {names[key]: count for key, count in step.runs.items()}
+        run_main = partial(main.run_cells, of_main)
+        if main.takes_turns:
+            evidence, outcomes = await self._run_in_turns(main, run_main, evidence, step, keys)
+        else:
+            evidence, outcomes = await self._run_at_once(main, run_main, evidence, step, keys)
+        after = evidence.confirmation
+        if isinstance(outcomes, NoComparison):
+            self.watcher.note_decision(outcomes.reason)
+            lacking = MainNow(name=main.name, lack=outcomes.reason)
+            return evidence._replace(main_now=lacking)
+        if after is None or evidence.main_now is None:
+            return evidence
+        done = {key: outcomes[names[key]] for key in step.runs if names[key] in outcomes}
+        main_now = self._add_main_runs(evidence.main_now, done, after, before, keys)
+        return evidence._replace(main_now=main_now)
+
+    async def _run_at_once(
+        self,
+        main: OtherSide,
+        run_main: _RunMain[_Outcomes | NoComparison],
+        evidence: _Evidence,
+        step: "FurtherRuns",
+        keys: Sequence[CellKey],
+    ) -> tuple[_Evidence, _Outcomes | NoComparison]:
+        """Run cells here while main runs them, with half of the limits for each side."""
+        if not self.is_halved:
+            self.is_halved = True
+            await self._close(evidence)
+            await self._open(halve_limits(self.invocation.suite))
         try:
-            if main.takes_turns:
-                await asyncio.wait([task], timeout=MAIN_ALONE_WITHIN_S)
-            if not self.run.stopped:
-                await self._run_again(part)
+            task = await self._begin_with_main(main, run_main)
+            started = time.perf_counter()
+            evidence = await self._run_again(evidence, step, step.runs, keys)
             took_s = time.perf_counter() - started
-            if not task.done() and not self.run.stopped:
-                allowed_s = _allowed_s(main, took_s) - took_s
-                self.watcher.note_decision(f"waiting for the runs of {main.name}")
-                await asyncio.wait([task], timeout=allowed_s)
-            if task.done() and not task.cancelled():
-                outcomes = task.result()
-                if isinstance(outcomes, NoComparison):
-                    return outcomes
-                return {key: outcomes[names[key]] for key in runs if names[key] in outcomes}
-            if self.run.stopped:
-                return {}  # the pairs that were cut say nothing
-            return self._give_up_main(main, _allowed_s(main, took_s))
+            within_s = _allowed_s(main, took_s) - took_s
+            return evidence, await self._outcomes_of_main(main, task, within_s)
         finally:
-            task.cancel()
-            await asyncio.wait([task])
-            self._main_runs = None
+            await self._end_main_runs()
+
+    async def _run_in_turns(
+        self,
+        main: OtherSide,
+        run_main: _RunMain[_Outcomes | NoComparison],
+        evidence: _Evidence,
+        step: "FurtherRuns",
+        keys: Sequence[CellKey],
+    ) -> tuple[_Evidence, _Outcomes | NoComparison]:
+        """Run half of the runs here, then main's, then the other half.
+
+        So what changes over an hour changes both sides alike.
+        """
+        first = {key: ceil(count / 2) for key, count in step.runs.items()}
+        rest = {key: count - first[key] for key, count in step.runs.items() if count > first[key]}
+        started = time.perf_counter()
+        evidence = await self._run_again(evidence, step, first, keys)
+        if self.run.stopped:
+            return evidence, {}
+        within_s = _allowed_s(main, 2 * (time.perf_counter() - started))
+        if main.shares_resources:
+            await self._close(evidence)
+        try:
+            task = await self._begin_with_main(main, run_main)
+            outcomes = await self._outcomes_of_main(main, task, within_s)
+        finally:
+            await self._end_main_runs()
+        if main.shares_resources:
+            await self._open(self.invocation.suite)
+        if not self.run.stopped:
+            evidence = await self._run_again(evidence, step, rest, keys)
+        return evidence, outcomes
+
+    async def _outcomes_of_main(
+        self, main: OtherSide, task: asyncio.Task[_Outcomes | NoComparison], within_s: float
+    ) -> _Outcomes | NoComparison:
+        """Wait for main's runs, but not forever, and return them."""
+        if not task.done() and not self.run.stopped:
+            self.watcher.note_decision(f"waiting for the runs of {main.name}")
+            await asyncio.wait([task], timeout=within_s)
+        if task.done() and not task.cancelled():
+            return task.result()
+        if self.run.stopped:
+            return {}  # the pairs that were cut say nothing
+        return self._give_up_main(main, within_s)
+
+    async def _close(self, evidence: _Evidence) -> None:
+        """Close everything that this side calls, its services and fixtures included."""
+        await self.run.end_setups(evidence.planned.records)
+        await self.opening.aclose()
+        self.run.use(OpenSuite())
+
+    async def _open(self, suite: CheckedSuite) -> None:
+        """Open a suite again; if that fails, nothing more is run."""
+        try:
+            opened = await self.opening.enter_async_context(
+                _open(replace(self.invocation, suite=suite))
+            )
+        except ConfigError as error:
+            self.run.stop(f"the suite could not be opened again: {error.problems[0].message}")
+        else:
+            self.run.use(opened)
 
     def _add_main_runs(
         self,
-        known: MainNow | None,
-        done: Mapping[CellKey, Sequence[bool | None]] | NoComparison,
+        known: MainNow,
+        done: _Outcomes,
         part: _Part,
         old: _Part | None,
         keys: Sequence[CellKey],
-    ) -> MainNow | None:
-        """Return main's runs with those of a step, each with the run here that it was made with.
-
-        If main could not be run, what is known is set aside: its stored reports decide.
-        """
-        if known is None:
-            return None
-        if isinstance(done, NoComparison):
-            self.watcher.note_decision(done.reason)
-            return MainNow(name=known.name, lack=done.reason)
+    ) -> MainNow:
+        """Return main's runs with those of a step, each with the run here that it was made with."""
         runs = {cell: dict(of_cell) for cell, of_cell in known.runs.items()}
         for cell, key in enumerate(keys):
             made = old.plan.runs(cell) if old is not None else 0

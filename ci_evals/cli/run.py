@@ -675,7 +675,7 @@ def _run_suite(
 def _add_main(invocation: Invocation, main: "MainSide | NoComparison | None") -> Invocation:
     """Return an invocation with main's side, or with the reason that there is none."""
     if isinstance(main, NoComparison):
-        return replace(invocation, baseline=main, lacks_main=True)
+        return replace(invocation, baseline=main, lacks_main=main.reason)
     return replace(invocation, main=main)
 
 

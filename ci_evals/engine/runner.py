@@ -170,15 +170,19 @@ class Run:
         self._journal = journal
         self._on_result = on_result
         self._recordings = recordings
-        self._queues, self._users, self._judges = opened.queues, opened.users, opened.judges
-        self._executor = opened.executor
-        self._fixtures = opened.fixtures
+        self.use(opened)
         self._files = files
         self.any_ended = False  # at least one run
         self._aborted = False
         self._clock = time.monotonic
         self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
         self.load_plan(Cells(suite, plan_runs((), (), 0)), {})  # progress may ask before a plan
+
+    def use(self, opened: OpenSuite) -> None:
+        """Call these providers, judges and users from now on; a plan is to be loaded then."""
+        self._queues, self._users, self._judges = opened.queues, opened.users, opened.judges
+        self._executor = opened.executor
+        self._fixtures = opened.fixtures
 
     def load_plan(
         self,

@@ -22,7 +22,7 @@ from uuid import uuid4
 from pydantic import Field, TypeAdapter
 
 from ci_evals.engine.journal import headers
-from ci_evals.engine.main_checks import grade_stored
+from ci_evals.engine.main_checks import KeptGrades, grade_stored
 from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, ConfigError, UsageError, describe_exception
 from ci_evals.files import write_atomically
@@ -44,6 +44,7 @@ from ci_evals.suite.types import CheckedSuite
 
 _JOURNAL = "main.jsonl"
 _REPORT = "main.json"
+_GRADES = "grades.jsonl"
 """The names of main's files. Whatever looks for the change's journal or report, in a folder or in
 an artifact, must not find main's.
 """
@@ -164,7 +165,9 @@ class _Answers:
 
 
 class _Spending(Watcher):
-    """Tells the parent what all runs have cost so far, since a budget covers both sides."""
+    """Tells the parent when runs begin, since both sides begin together, and what all runs have
+    cost so far, since a budget covers both sides.
+    """
 
     def __init__(self, answers: _Answers) -> None:
         self._answers = answers
@@ -175,6 +178,7 @@ class _Spending(Watcher):
     def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
         self._cost_usd, self._tokens = self.so_far
         self._run = run
+        self._answers.send({"begun": True})
         return super().watch(run)
 
     @property
@@ -258,6 +262,11 @@ class _Main:
             suite = halve_limits(suite)
         return replace(suite, max_runs=None, stop_early=False, confirm_runs=0)
 
+    @cached_property
+    def _kept_grades(self) -> KeptGrades:
+        """The grades of the change's answers, those of an invocation that is resumed included."""
+        return KeptGrades(self._named.out / _GRADES, resume=self._named.resume)
+
     def do(self, job: Job) -> Done:
         """Do a job, and return what became of it.
 
@@ -282,7 +291,8 @@ class _Main:
                 done = Done(cases=cases)
             case GradeJob():
                 note = self._spending.note_judging
-                done = Done(passed=asyncio.run(grade_stored(self._suite, job.answers, note)))
+                grading = grade_stored(self._suite, job.answers, self._kept_grades, note)
+                done = Done(passed=asyncio.run(grading))
         return replace(done, foreign=_foreign_modules(self._named.root))
 
     def _run_plan(self) -> Done:

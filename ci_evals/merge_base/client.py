@@ -255,21 +255,25 @@ class MainSide:
         return any(fixture.scope != "run" for setup in setups for fixture in setup)
 
     async def run_plan(
-        self, note_spending: Callable[[float, int], None]
+        self, note_spending: Callable[[float, int], None], note_begin: Callable[[], None]
     ) -> Baseline | NoComparison:
         """Run main's suite once, and return its report as a baseline.
 
         Args:
             note_spending: called with the cost in USD and the tokens of all runs so far.
+            note_begin: called once everything is open, and the first run begins.
         """
         try:
             self._check_addresses()
-            return self._read(await self._do(PlanJob(), note_spending))
+            return self._read(await self._do(PlanJob(), note_spending, note_begin))
         except _FAILURES as error:
             return self._not_run(error)
 
     async def run_cells(
-        self, runs: Mapping[CellKey, int], note_spending: Callable[[float, int], None]
+        self,
+        runs: Mapping[CellKey, int],
+        note_spending: Callable[[float, int], None],
+        note_begin: Callable[[], None],
     ) -> Mapping[CellKey, Sequence[bool | None]] | NoComparison:
         """Run cells of main's suite beyond its plan, and return whether each run passed, in order;
         None for a run without a grade. Cells that main does not have are left out.
@@ -277,12 +281,13 @@ class MainSide:
         Args:
             runs: the number of further runs of each cell.
             note_spending: called with the cost in USD and the tokens of all runs so far.
+            note_begin: called once everything is open, and the first run begins.
         """
         totals = self._totals + Counter(runs)
         job = CellsJob(totals=[(key, totals[key]) for key in runs])
         try:
             self._check_addresses()
-            done = await self._do(job, note_spending)
+            done = await self._do(job, note_spending, note_begin)
         except _FAILURES as error:
             return self._not_run(error)
         self._totals = totals
@@ -291,7 +296,7 @@ class MainSide:
     async def describe(self) -> MainRules | NoComparison:
         """Return what main's suite asks and expects, or why that is not known."""
         try:
-            done = await self._do(RulesJob(), _ignore_spending)
+            done = await self._do(RulesJob())
         except _FAILURES as error:
             return self._not_run(error)
         rules = done.rules
@@ -303,7 +308,7 @@ class MainSide:
     async def show_cases(self, names: Sequence[str]) -> Sequence[Case] | NoComparison:
         """Return cases of main's suite without what is expected, or why they are not known."""
         try:
-            done = await self._do(CasesJob(names=names), _ignore_spending)
+            done = await self._do(CasesJob(names=names))
         except _FAILURES as error:
             return self._not_run(error)
         return done.cases
@@ -340,7 +345,12 @@ class MainSide:
         """Takes secrets out of what main's code has printed."""
         return Redactor((*self._suite.secrets, *sensitive_values(self._main.environ)))
 
-    async def _do(self, job: Job, note_spending: Callable[[float, int], None]) -> Done:
+    async def _do(
+        self,
+        job: Job,
+        note_spending: Callable[[float, int], None] | None = None,
+        note_begin: Callable[[], None] | None = None,
+    ) -> Done:
         """Have the process do a job, and return what became of it.
 
         Raises:
@@ -354,7 +364,7 @@ class MainSide:
         if self._running is None:
             self._running = await self._start()
         try:
-            done = await _ask(self._running, job, note_spending)
+            done = await _ask(self._running, job, note_spending, note_begin)
         except BaseException:  # cancelled, too: nobody reads what it still answers
             await self._stack.aclose()
             self._running = None
@@ -503,10 +513,6 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _ignore_spending(cost_usd: float, tokens: int) -> None:
-    """Nothing is called, so nothing is spent."""
-
-
 def _find_moved(path: Path, worktree: Worktree) -> Path | None:
     """Return the file of main that the change has moved to a path; None if there is none.
 
@@ -579,7 +585,12 @@ async def _end(process: Process) -> None:
     await process.communicate()
 
 
-async def _ask(running: _Running, job: Job, note_spending: Callable[[float, int], None]) -> Done:
+async def _ask(
+    running: _Running,
+    job: Job,
+    note_spending: Callable[[float, int], None] | None,
+    note_begin: Callable[[], None] | None,
+) -> Done:
     """Have a job done, and return what became of it.
 
     Raises:
@@ -593,7 +604,11 @@ async def _ask(running: _Running, job: Job, note_spending: Callable[[float, int]
         async for line in process.stdout:
             match json.loads(line):
                 case {"spent": [cost_usd, tokens]}:
-                    note_spending(cost_usd, tokens)
+                    if note_spending is not None:
+                        note_spending(cost_usd, tokens)
+                case {"begun": True}:
+                    if note_begin is not None:
+                        note_begin()
                 case {"problem": problem}:
                     raise MainError(problem)
                 case {"done": done}:

@@ -1,7 +1,8 @@
 """Answers whose checks a change edits are graded by main's checks, too."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -165,34 +166,58 @@ async def test_built_in_checks_are_no_other_matter(
     assert "0 of 50 answers pass; by this branch's, 50 of 50" in ended.headline
 
 
-async def test_a_judge_that_is_the_same_is_not_asked_again(tmp_path: Path) -> None:
-    asked = 0
+class Judge:
+    """A model that is content with every answer, and counts how often it is asked."""
 
-    async def judge(request: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
+    def __init__(self) -> None:
+        self.asked = 0
+        self.settings: Mapping[str, Any] = {}
+
+    async def respond(self, request: web.Request) -> web.Response:
+        del request
+        self.asked += 1
         verdict = json.dumps({"verdict": "pass", "reason": "kind"})
         message = {"role": "assistant", "content": verdict}
         return web.json_response({"choices": [{"index": 0, "message": message}]})
 
+
+@asynccontextmanager
+async def judging() -> AsyncIterator[Judge]:
+    """A judge on loopback; its `settings` name it in a suite."""
+    judge = Judge()
     app = web.Application()
-    app.router.add_post("/{path:.*}", judge)
+    app.router.add_post("/{path:.*}", judge.respond)
     async with on_loopback(app) as url:
-        judges = [
-            {"name": "critic", "type": "openai", "model": "m", "base_url": url, "api_key": None}
-        ]
+        named = {"name": "critic", "type": "openai", "model": "m", "base_url": url, "api_key": None}
+        judge.settings = {"judges": [named]}
+        yield judge
+
+
+async def test_a_judge_that_is_the_same_is_not_asked_again(tmp_path: Path) -> None:
+    async with judging() as judge:
         polite = {"judge": "polite"}
         checks = [polite, {"contains": "Paris"}]
-        shop = shop_with_check(tmp_path, expect=checks, judges=judges, runs=1)
+        shop = shop_with_check(tmp_path, **judge.settings, expect=checks, runs=1)
         checks = [{"contains": "capital"}, polite]
-        write_suite(
-            tmp_path, CASES, name="shop", runs=1, providers=[AGENT], judges=judges, expect=checks
-        )
+        settings = {**judge.settings, "runs": 1, "providers": [AGENT], "expect": checks}
+        write_suite(tmp_path, CASES, name="shop", **settings)
         ended = await against_main(tmp_path)
     assert ended.code == 0, ended.out + ended.err
     assert "whose checks this change has edited" in ended.out
-    assert asked == 20, "ten answers of each side, once"
+    assert judge.asked == 20, "ten answers of each side, once"
     assert kinds(shop) == {"unchanged"}
+
+
+async def test_judges_of_main_are_not_asked_again_by_a_resumed_run(tmp_path: Path) -> None:
+    async with judging() as judge:
+        shop = shop_with_check(tmp_path, **judge.settings, expect=[{"judge": "polite"}], runs=1)
+        edit_suite(shop, "polite", "not rude")
+        ended = await against_main(tmp_path)
+        assert "whose checks this change has edited" in ended.unwrapped
+        assert judge.asked == 30, "ten answers of main, and ten of the change twice"
+        resumed = await against_main(tmp_path, "--resume")
+    assert resumed.headline == ended.headline
+    assert judge.asked == 30
 
 
 async def test_a_check_that_breaks_on_main_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -33,15 +33,18 @@ def answer(question):
     return f"{question}, says WHO"
 """
 SERVICE = """
-import http.server, json, sys
+import http.server, json, os, sys
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.reply({})
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.reply({"answer": asked["input"] + ", says WHO"})
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+        with open(f"{os.environ['NOTES']}/{asked}", "a") as file:
+            file.write("WHO\\n")
+        answer = "BREAD" if asked == "bread" else asked
+        self.reply({"answer": f"{answer}, says WHO"})
 
     def reply(self, document):
         body = json.dumps(document).encode()
@@ -86,8 +89,9 @@ async def test_a_suite_that_calls_one_by_one_does_so_across_both_sides(
     assert calls == ["main"] * 6 + ["change"] * 6
 
 
-async def test_a_service_is_started_for_one_side_after_the_other(tmp_path: Path, port: str) -> None:
-    shop = Repository.new(tmp_path)
+def with_service(folder: Path, port: str, bread: str, **settings: object) -> Repository:
+    """A repository with two versions of a service; `bread` is what the change answers to bread."""
+    shop = Repository.new(folder)
     url = f"http://127.0.0.1:{port}"
     provider = {
         "name": "service",
@@ -96,16 +100,54 @@ async def test_a_service_is_started_for_one_side_after_the_other(tmp_path: Path,
         "output": "$.answer",
         "serve": {"command": [sys.executable, "service.py", port], "url": f"{url}/health"},
     }
-    write_suite(tmp_path, [APPLE, BREAD], providers=[provider])
-    shop.commit({"service.py": SERVICE.replace("WHO", "main")})
-    shop.write({"service.py": SERVICE.replace("WHO", "change")})
-    ended = await against_main(tmp_path)
+    write_suite(folder, [APPLE, BREAD], providers=[provider], **settings)
+    shop.commit({"service.py": SERVICE.replace("WHO", "main").replace("BREAD", "bread")})
+    shop.write({"service.py": SERVICE.replace("WHO", "change").replace("BREAD", bread)})
+    return shop
+
+
+async def test_a_service_is_started_for_one_side_after_the_other(tmp_path: Path, port: str) -> None:
+    shop = with_service(tmp_path / "shop", port, "bread")
+    ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
     assert ended.code == 0, ended.out + ended.err
     assert "which ran alongside" in ended.out, ended.err
-    assert sides(tmp_path) == (
+    assert sides(shop.folder) == (
         {"apple, says change", "bread, says change"},
         {"apple, says main", "bread, says main"},
     )
+
+
+async def test_what_would_be_red_is_run_in_turns_by_services(tmp_path: Path, port: str) -> None:
+    """Half of the runs here, then main's, then the rest here: an hour's drift falls on both."""
+    shop = with_service(tmp_path / "shop", port, "nothing", runs=3)
+    ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
+    assert ended.code == 1, ended.out + ended.err
+    assert "0 of 10 here, 10 of 10 on main" in ended.unwrapped
+    planned, repeats = ["main"] * 3 + ["change"] * 3, ["change"] * 4
+    deciding = ["change"] * 5 + ["main"] * 10 + ["change"] * 5
+    assert (tmp_path / "bread").read_text().split() == planned + repeats + deciding
+    assert (tmp_path / "apple").read_text().split() == planned
+
+
+async def test_this_side_waits_until_main_is_prepared(tmp_path: Path) -> None:
+    agent = """
+import os
+from pathlib import Path
+
+notes = Path(os.environ["NOTES"])
+
+def answer(question):
+    return f"{question} {(notes / 'prepared').exists()}"
+"""
+    script = "import os, pathlib; (pathlib.Path(os.environ['NOTES']) / 'prepared').touch()\n"
+    cases = [{"id": "apple", "input": "apple", "expect": [{"contains": "True"}]}]
+    prepare = [sys.executable, "prepare.py"]
+    shop = repository_with_agent(tmp_path / "shop", cases=cases, against={"prepare": prepare})
+    shop.commit({"agent.py": agent, "prepare.py": script})
+    shop.write({"README.md": "a change"})
+    ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
+    assert ended.code == 0, ended.out + ended.err
+    assert "which ran alongside" in ended.out
 
 
 COSTLY = """
