@@ -85,6 +85,7 @@ class Previous:
         notes: sentences for the log.
         warnings: the problems of the search.
         journals: the journals of earlier attempts of this run.
+        main_journals: those of main's code, which ran alongside.
         recording: the journal of the base branch.
     """
 
@@ -92,6 +93,7 @@ class Previous:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     journals: tuple[Path, ...] = ()
+    main_journals: tuple[Path, ...] = ()
     recording: Path | None = None
 
 

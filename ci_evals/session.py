@@ -68,12 +68,13 @@ from ci_evals.model.report import (
     Looks,
     MainNow,
     Resumption,
+    RunOnMain,
     RunRecord,
     SuiteInfo,
     SuiteReport,
     move_records,
 )
-from ci_evals.model.result import Result, RunError
+from ci_evals.model.result import Result, RunError, decode_result
 from ci_evals.model.ruler import MainRules, Ruler, StoredAnswers
 from ci_evals.model.rules import Budget, Gate
 from ci_evals.model.settings import ChangedSettings, SuiteSettings
@@ -89,8 +90,8 @@ if TYPE_CHECKING:
     from ci_evals.ruling import Ruling
 
 T = TypeVar("T")
-_Outcomes = Mapping[CellKey, Sequence[bool | None]]
-"""Whether each run of a cell passed, in order; None for a run without a grade."""
+_Outcomes = Mapping[CellKey, Sequence[RunOnMain]]
+"""Main's runs of each cell, in order."""
 _RunMain = Callable[[Callable[[float, int], None], Callable[[], None]], Coroutine[Any, Any, T]]
 """Has main run something; its arguments note what that costs, and when it begins."""
 
@@ -101,6 +102,8 @@ MAIN_STARTS_WITHIN_S = 60.0
 """Seconds that main may take besides, for its start."""
 MAIN_ALONE_WITHIN_S = 3600.0
 """Seconds that main may take where it runs first: how long the change takes is not known yet."""
+PAIR_WITHIN_S = 1800.0
+"""The longest time between a run and the one of main that it is compared with, in seconds."""
 DAY_S = 24 * 60 * 60.0
 
 
@@ -109,6 +112,9 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
 
     The end of the context ends what it has started.
     """
+
+    def take_over(self, journals: Iterable[Path]) -> None:
+        """Take over main's runs from journals of earlier attempts of the same job."""
 
     @property
     def name(self) -> str:
@@ -158,9 +164,10 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         runs: Mapping[CellKey, int],
         note_spending: Callable[[float, int], None],
         note_begin: Callable[[], None],
-    ) -> Mapping[CellKey, Sequence[bool | None]] | NoComparison:
-        """Run cells of main's suite so many further times, and return whether each run passed, in
-        order; None for a run without a grade. Cells that main does not have are left out.
+    ) -> Mapping[CellKey, Sequence[RunOnMain]] | NoComparison:
+        """Run cells of main's suite so many further times, and return these runs, in order.
+
+        Cells that main does not have are left out.
         """
 
 
@@ -1157,10 +1164,36 @@ class _Session:
             made = old.plan.runs(cell) if old is not None else 0
             if (more := part.plan.runs(cell) - made) > 0:
                 first = part.plan.first_runs[cell] + made
-                # What main does not have gives no grade, and is not asked for again.
-                outcomes = done.get(key, [None] * more)
-                runs.setdefault(cell, {}).update(enumerate(outcomes, first))
+                of_cell = runs.setdefault(cell, {})
+                if key not in done:
+                    # What main does not have gives no grade, and is not asked for again.
+                    of_cell.update(dict.fromkeys(range(first, first + more)))
+                    continue
+                for number, on_main in self._pairs(part, cell, enumerate(done[key], first)):
+                    of_cell[number] = on_main.passed
         return MainNow(name=known.name, runs=runs)
+
+    def _pairs(
+        self, part: _Part, cell: int, runs: Iterable[tuple[int, RunOnMain]]
+    ) -> Iterator[tuple[int, RunOnMain]]:
+        """Yield those of main's runs that were made in the same minutes as the run here with the
+        same number.
+
+        If one of the two was taken over from an earlier invocation, the other may be of another
+        day: both sides then run it again.
+        """
+        if not self.continued:
+            yield from runs
+            return
+        indices = dict(part.plan.numbered(cell))
+        for number, on_main in runs:
+            record = part.records.get(indices[number])
+            if record is None:
+                continue
+            (line,) = read_lines(self.invocation.journal, [record.offset])
+            earlier, later = sorted((decode_result(line).started_at, on_main.started_at))
+            if earlier >= self.started_at or later - earlier <= PAIR_WITHIN_S:
+                yield number, on_main
 
     def _add_runs(
         self, evidence: _Evidence, keys: Sequence[CellKey], runs: Mapping[CellKey, int]

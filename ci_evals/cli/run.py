@@ -27,7 +27,14 @@ from ci_evals.cli.suites import (
 )
 from ci_evals.cli.watchdog import end_if_forked, leave_note
 from ci_evals.engine.interrupt import StoppableRun
-from ci_evals.engine.journal import JOURNAL, Header, first_header, journals_at, journals_of
+from ci_evals.engine.journal import (
+    JOURNAL,
+    Header,
+    first_header,
+    journals_at,
+    journals_of,
+    main_journals_of,
+)
 from ci_evals.engine.runner import Run
 from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.files import file_name, write_atomically
@@ -176,6 +183,9 @@ def _add_previous(invocation: Invocation, previous: Previous, host: Host, job: J
         job.warn(warning)
     if lost := host.explain_lost_baseline(invocation.checkout):
         job.warn(lost)
+    if invocation.main is not None:
+        invocation.main.take_over(main_journals_of(invocation.sources))
+        invocation.main.take_over(previous.main_journals)
     invocation = replace(
         invocation,
         suite=job.locate_cases(invocation.suite),

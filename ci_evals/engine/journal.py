@@ -30,6 +30,12 @@ from ci_evals.model.result import Result, decode_result, encode_result
 from ci_evals.redaction import Redactor
 
 JOURNAL = "results.jsonl"
+MAIN_FOLDER = "merge-base"
+"""The folder inside the results for what main's code leaves."""
+MAIN_JOURNAL = "main.jsonl"
+"""The journal of main's runs. Whatever looks for the change's journal, in a folder or in an
+artifact, must not find main's.
+"""
 SCHEMA_VERSION = 1
 SYNC_INTERVAL_S = 1.0
 MAX_ASKED_CHARACTERS = 20_000
@@ -156,6 +162,12 @@ def journals_of(paths: Sequence[Path], suite: str) -> tuple[Path, ...]:
         if header is not None and header.suite.name == suite:
             journals.append(path)
     return tuple(journals)
+
+
+def main_journals_of(journals: Iterable[Path]) -> tuple[Path, ...]:
+    """Return main's journals, where main's code ran alongside what some journals are of."""
+    found = [journal.parent / MAIN_FOLDER / MAIN_JOURNAL for journal in journals]
+    return tuple(path for path in found if path.is_file())
 
 
 def journals_at(path: Path) -> tuple[Path, ...]:

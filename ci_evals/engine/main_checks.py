@@ -47,6 +47,7 @@ class KeptGrades:
     def add(self, answer: str, *, passed: bool) -> None:
         """Keep the grade of an answer."""
         self._passed[answer] = passed
+        self._path.parent.mkdir(parents=True, exist_ok=True)  # main may not have run at all
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps([answer, passed]) + "\n")
 

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from pydantic import Field, TypeAdapter
 
-from ci_evals.engine.journal import headers
+from ci_evals.engine.journal import MAIN_JOURNAL, headers
 from ci_evals.engine.main_checks import KeptGrades, grade_stored
 from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, ConfigError, UsageError, describe_exception
@@ -29,7 +29,7 @@ from ci_evals.files import write_atomically
 from ci_evals.merge_base.environment import is_of_change
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, plan_runs
-from ci_evals.model.report import Checkout, RunRecord, SuiteReport
+from ci_evals.model.report import Checkout, RunOnMain, SuiteReport
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.providers.subprocess import kill_all
@@ -42,12 +42,8 @@ from ci_evals.suite.load import load_suite
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.types import CheckedSuite
 
-_JOURNAL = "main.jsonl"
 _REPORT = "main.json"
 _GRADES = "grades.jsonl"
-"""The names of main's files. Whatever looks for the change's journal or report, in a folder or in
-an artifact, must not find main's.
-"""
 _PROBLEM_CHARACTERS = 10_000  # the parent reads no line of any length
 _ENDED = 137  # the exit code that shells report for SIGKILL
 
@@ -66,6 +62,7 @@ class MainSuite:
         takes_turns: the two sides never run at once, so that each has half of the budget;
             otherwise, half of the calls and of the rates are main's.
         resume: continue the journal of an earlier process.
+        sources: main's journals of earlier attempts of the same job.
     """
 
     config: Path
@@ -76,6 +73,7 @@ class MainSuite:
     cases: Sequence[str] | None
     takes_turns: bool
     resume: bool
+    sources: Sequence[Path]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +130,7 @@ class Done:
         interrupted: why not everything was run; None if it was.
         suite: the name of main's suite.
         report: the path of main's report.json, of its plan.
-        outcomes: of each cell that main has, whether its runs beyond the plan passed, in order;
-            None for a run without a grade.
+        outcomes: the runs beyond the plan of each cell that main has, in order.
         rules: what main's suite asks and expects.
         cases: cases of main's suite, without what is expected.
         passed: whether each answer passes main's checks; None if they could not grade it.
@@ -143,7 +140,7 @@ class Done:
     interrupted: str | None = None
     suite: str = ""
     report: str = ""
-    outcomes: Sequence[tuple[CellKey, Sequence[bool | None]]] = ()
+    outcomes: Sequence[tuple[CellKey, Sequence[RunOnMain]]] = ()
     rules: MainRules | None = None
     cases: Sequence[Case] = ()
     passed: Sequence[bool | None] = ()
@@ -312,18 +309,20 @@ class _Main:
         outcomes = []
         for cell, runs in enumerate(report.plan.counts):
             if runs:
-                records = [report.records.get(index) for index in report.plan.indices(cell)]
+                results = report.results(report.plan.indices(cell))
                 key = redactor.clean(keys[cell])
-                outcomes.append((key, [_outcome(record) for record in records]))
+                outcomes.append((key, [_run_on_main(result) for result in results]))
         return Done(interrupted=report.interrupted, outcomes=outcomes)
 
     def _execute(self, beyond_plan: Mapping[CellKey, int] | None = None) -> SuiteReport:
-        named, journal = self._named, self._named.out / _JOURNAL
+        named, journal = self._named, self._named.out / MAIN_JOURNAL
+        of_commit = [path for path in named.sources if _is_of(path, named.revision)]
         invocation = Invocation(
             suite=self._suite,
             beyond_plan=beyond_plan,
             journal=journal,
             resume=self._resume and _is_of(journal, named.revision),
+            sources=tuple(of_commit),
             checkout=Checkout(named.revision),
             run_id=uuid4().hex,
             files=named.out,
@@ -332,10 +331,11 @@ class _Main:
         return asyncio.run(execute(invocation, watcher=self._spending)).report
 
 
-def _outcome(record: RunRecord | None) -> bool | None:
-    if record is None or not record.graded:
-        return None
-    return record.status == "passed"
+def _run_on_main(result: Result) -> RunOnMain:
+    passed = None
+    if result.status != "errored":
+        passed = result.status == "passed"
+    return RunOnMain(passed=passed, started_at=result.started_at)
 
 
 def _is_of(journal: Path, revision: str) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import TypeAdapter
 
+from ci_evals.engine.journal import MAIN_FOLDER
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import describe_status, one_line
@@ -39,15 +40,13 @@ from ci_evals.merge_base.child import (
 from ci_evals.merge_base.environment import child_environment, import_path
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey
+from ci_evals.model.report import RunOnMain
 from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.providers.subprocess import marked_environment, run_program
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.suite.load import load_against
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import Against, CheckedSuite
-
-FOLDER = "merge-base"
-"""The folder inside the results for main's journal and report."""
 
 _LOG = "log.txt"
 _SIMILAR = 0.5
@@ -180,18 +179,23 @@ class MainSide:
         self._suite = suite
         self._resume = resume
         self._overrides = overrides
-        self._out = suite.out.absolute() / FOLDER
+        self._out = suite.out.absolute() / MAIN_FOLDER
         self._folder = suite.folder.absolute()
         self._stack = AsyncExitStack()
         self._running: _Running | None = None
         self._totals: Counter[CellKey] = Counter()
         self._was_started = False
+        self._sources: tuple[Path, ...] = ()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+
+    def take_over(self, journals: Iterable[Path]) -> None:
+        """Take over main's runs from journals of earlier attempts of the same job."""
+        self._sources += tuple(path.absolute() for path in journals)
 
     @property
     def name(self) -> str:
@@ -274,9 +278,10 @@ class MainSide:
         runs: Mapping[CellKey, int],
         note_spending: Callable[[float, int], None],
         note_begin: Callable[[], None],
-    ) -> Mapping[CellKey, Sequence[bool | None]] | NoComparison:
-        """Run cells of main's suite beyond its plan, and return whether each run passed, in order;
-        None for a run without a grade. Cells that main does not have are left out.
+    ) -> Mapping[CellKey, Sequence[RunOnMain]] | NoComparison:
+        """Run cells of main's suite beyond its plan, and return these runs, in order.
+
+        Cells that main does not have are left out.
 
         Args:
             runs: the number of further runs of each cell.
@@ -402,6 +407,7 @@ class MainSide:
             cases=cases,
             takes_turns=self.takes_turns,
             resume=self._resume or self._was_started,
+            sources=self._sources,
         )
         self._was_started = True
         # Not among the results, which may be uploaded: what main's code prints may hold secrets.

@@ -121,6 +121,19 @@ class Looks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunOnMain:
+    """A run of main's code that was made alongside.
+
+    Attributes:
+        passed: None if it has no grade.
+        started_at: seconds since 1970.
+    """
+
+    passed: bool | None
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MainNow:
     """Main's code, run in the same minutes as some runs of a report.
 

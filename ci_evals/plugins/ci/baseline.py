@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
-from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal import JOURNAL, MAIN_JOURNAL, journals_of
 from ci_evals.errors import HostError, StorageError
 from ci_evals.format import name_of, number_of, short_sha
 from ci_evals.gate.baseline import Baseline
@@ -295,6 +295,17 @@ def _unusable(report: SavedReport, suite: str) -> str | None:
     if isinstance(baseline, NoComparison):
         return baseline.reason
     return None
+
+
+def both_journals(files: Sequence[Path], suite: str) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return the journals of a suite among the files of an attempt, and those of main's code.
+
+    Raises:
+        StorageError: a file is not a journal.
+    """
+    own = [path for path in files if path.name == JOURNAL]
+    of_main = [path for path in files if path.name == MAIN_JOURNAL]
+    return journals_of(own, suite), journals_of(of_main, suite)
 
 
 def previous_of(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from ci_evals.engine.journal import JOURNAL, journals_of
+from ci_evals.engine.journal import JOURNAL, MAIN_JOURNAL
 from ci_evals.errors import HostError, StorageError
 from ci_evals.format import name_of
 from ci_evals.gate.compare import NoComparison
@@ -23,6 +23,7 @@ from ci_evals.plugins.ci.baseline import (
     Candidate,
     Download,
     NotFound,
+    both_journals,
     find_base_report,
     previous_of,
 )
@@ -74,11 +75,12 @@ def find_earlier(
             context, artifacts.attempts, suite.name, folder / "attempts"
         )
         try:
-            journals = asyncio.run(search_journals)
+            found = asyncio.run(search_journals)
         except (HostError, StorageError) as error:
             warning = f"attempt {context.attempt} starts from scratch: {error}"
             return replace(previous, warnings=(*previous.warnings, warning))
-        previous = replace(previous, journals=journals)
+        journals, main_journals = found
+        previous = replace(previous, journals=journals, main_journals=main_journals)
     return previous
 
 
@@ -106,15 +108,17 @@ async def _find_base(
 
 async def _find_journals(
     context: Context, artifact: str, suite: str, folder: Path
-) -> tuple[Path, ...]:
-    """Return the journals of a suite that earlier attempts of this workflow run have left."""
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return the journals of a suite, and of main's code, that earlier attempts of this workflow
+    run have left.
+    """
     async with connect(context, patience_s=PATIENCE_S) as github:
         newest, *_ = await artifacts_of_run(github, context.run_id or 0, artifact)
-        files = await fetch(github, newest, folder, (JOURNAL,))
-        journals = journals_of(files, suite)
+        files = await fetch(github, newest, folder, (JOURNAL, MAIN_JOURNAL))
+        journals, main_journals = both_journals(files, suite)
     if not journals:
         raise HostError("missing", f"{artifact} has no {JOURNAL}")
-    return journals
+    return journals, main_journals
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from ci_evals.engine.journal import JOURNAL, journals_of
+from ci_evals.engine.journal import JOURNAL, MAIN_JOURNAL
 from ci_evals.errors import HostError, StorageError
 from ci_evals.hosts import ArtifactNames, BaselineChoice, Previous
 from ci_evals.plugins.ci.archives import OWN_LIMITS, unpack
@@ -20,6 +20,7 @@ from ci_evals.plugins.ci.baseline import (
     Candidate,
     Download,
     NotFound,
+    both_journals,
     find_base_report,
     previous_of,
 )
@@ -136,11 +137,12 @@ def find_earlier(
     # GitLab lets only an access token list jobs.
     if artifacts.attempts and context.token and not context.runs_in_fork:
         try:
-            journals = asyncio.run(_find_journals(context, suite.name, folder / "attempts"))
+            found = asyncio.run(_find_journals(context, suite.name, folder / "attempts"))
         except (HostError, StorageError) as error:
             warning = f"earlier attempts of this job cannot be read: {error}"
             return replace(previous, warnings=(*previous.warnings, warning))
-        previous = replace(previous, journals=journals)
+        journals, main_journals = found
+        previous = replace(previous, journals=journals, main_journals=main_journals)
     return previous
 
 
@@ -170,14 +172,19 @@ async def _find_base(
     return previous_of(found, search.branch, suite, suites)
 
 
-async def _find_journals(context: GitLabContext, suite: str, folder: Path) -> tuple[Path, ...]:
-    """Return the journals of a suite that earlier attempts of this job have left, if any."""
+async def _find_journals(
+    context: GitLabContext, suite: str, folder: Path
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return the journals of a suite, and of main's code, that earlier attempts of this job have
+    left, if any.
+    """
     async with connect(context, context.project_id, patience_s=PATIENCE_S) as gitlab:
         jobs = await _jobs(gitlab, context.pipeline_id, context.job_name, include_retried="true")
         for job in jobs:
             if job.id < context.job_id and job.artifacts_file:
-                return journals_of(await _fetch(gitlab, _path(job), folder, (JOURNAL,)), suite)
-    return ()
+                names = (JOURNAL, MAIN_JOURNAL)
+                return both_journals(await _fetch(gitlab, _path(job), folder, names), suite)
+    return (), ()
 
 
 class Pipelines(BaseBranch[_Pipeline]):

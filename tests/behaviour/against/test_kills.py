@@ -116,6 +116,9 @@ async def test_a_signal_leaves_neither_processes_nor_a_checkout(
 ) -> None:
     shop = lasting_main(tmp_path, way)
     process, pids = await start_against_main(shop)
+    out = shop.folder / RESULTS
+    begun = int(way != "its preparation")  # until that ends, this side waits for main
+    await until(lambda: len(results_in(out / "results.jsonl")) == begun)
     process.send_signal(getattr(signal, which))
     try:
         async with asyncio.timeout(20):
@@ -125,8 +128,6 @@ async def test_a_signal_leaves_neither_processes_nor_a_checkout(
     assert ended.code == code
     assert "Traceback" not in ended.err
     assert left_in(tmp_path / "temp") == []
-    out = shop.folder / RESULTS
-    begun = int(way != "its preparation")  # until then, this side waits for main
     assert len(results_in(out / "results.jsonl")) == begun, "the change's runs are on disk"
     assert (out / "report.json").exists()
 

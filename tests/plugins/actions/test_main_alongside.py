@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jobs
 import pytest
 from fakes.github import TOKEN, FakeGitHub
+from fakes.github_state import StoredRun
 from pulls import NUMBER, comments, open_pull
 from repositories import (
     APPLE,
@@ -17,6 +18,7 @@ from repositories import (
     Repository,
     agent_of,
     answers_in,
+    results_in,
     serving_git,
 )
 from suites import AGENT, write_files, write_suite
@@ -100,10 +102,12 @@ class Job:
         main = await self.checkout.push(self.story.main, before=self.story.old)
         assert main.ended.code == 0, main.ended.err
 
-    async def pull_request(self, head: str, *arguments: str, **changes: str) -> jobs.Job:
+    async def pull_request(
+        self, head: str, *arguments: str, run: StoredRun | None = None, **changes: str
+    ) -> jobs.Job:
         """Run the evals of a pull request."""
         changes = {"CI_EVALS_AGAINST": "", "GITHUB_SERVER_URL": self.server.url, **changes}
-        job = await self.checkout.pull_request(head, *arguments, run=None, **changes)
+        job = await self.checkout.pull_request(head, *arguments, run=run, **changes)
         assert Repository(self.checkout.folder).state == self.state, "the checkout is untouched"
         assert "Traceback" not in job.ended.out + job.ended.err
         assert self.server.exposed == []
@@ -328,6 +332,31 @@ async def test_what_the_vendor_changed_since_the_report_is_not_put_down_to_the_c
         (comment,) = comments(fake)
         assert "| main now |" in comment.body
         assert "apple: fails now: 0 of 10 here, 10 of 10 on main" in printed
+
+
+async def test_a_second_attempt_goes_on_with_the_runs_of_both_sides(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"gate": {"min_pass_rate": 0.1}}
+    job = open_job(tmp_path, fake, server, asking_the_vendor("main"), **settings)
+    story = job.story
+    await job.leave_report_of_main()
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    (job.checkout.folder / "agent.py").write_text(asking_the_vendor("the change", "apple"))
+    job.state = Repository(job.checkout.folder).state
+    monkeypatch.setenv("VENDOR", "changed")
+    run = fake.state.add_run(story.head, head_branch="feature", event="pull_request")
+    first = await job.pull_request(story.head, run=run, GITHUB_SHA=story.merge)
+    job.checkout.upload(first, run)
+    second = await job.pull_request(
+        story.head, run=run, GITHUB_SHA=story.merge, GITHUB_RUN_ATTEMPT="2"
+    )
+    assert (first.ended.code, second.ended.code) == (1, 1), second.ended.err
+    assert second.report["results"] == first.report["results"]
+    assert second.report["cells"] == first.report["cells"]
+    journals = [each.results / "merge-base" / "main.jsonl" for each in (first, second)]
+    before, after = (results_in(journal) for journal in journals)
+    assert {each["started_at"] for each in before} == {each["started_at"] for each in after}
 
 
 async def test_answers_are_compared_by_mains_checks_with_a_report_of_main(
