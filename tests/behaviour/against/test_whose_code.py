@@ -1,6 +1,9 @@
 """Each side runs its own code, however the team lays out and installs it."""
 
+import shutil
 import sys
+import sysconfig
+import venv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,8 @@ from repositories import (
     sides,
 )
 from suites import AGENT, write_suite_file
+
+import ci_evals
 
 SETUPTOOLS = '[project]\nname = "bot"\nversion = "1"\n'
 HELPED = """
@@ -39,6 +44,14 @@ PROGRAM_WITH_PACKAGE = """
 import json, sys
 from bot import reply
 print(reply(json.load(sys.stdin)["input"]))
+"""
+JAVASCRIPT = """
+const who = require("./who.cjs");
+module.exports = (question) => `${question}, says ${who}`;
+"""
+NODE = """
+const { input } = JSON.parse(require("fs").readFileSync(0));
+console.log(`${input}, says ${require("./who.cjs")}`);
 """
 MOVING = """
 import os
@@ -161,6 +174,16 @@ LAYOUTS = (
         pythonpath="{root}/lib",
     ),
     Layout(
+        "a JavaScript file",
+        lambda who: {"agent.cjs": JAVASCRIPT, "who.cjs": f"module.exports = '{who}';"},
+        provider={"name": "agent", "type": "javascript", "file": "agent.cjs"},
+    ),
+    Layout(
+        "a program of Node.js",
+        lambda who: {"agent.cjs": NODE, "who.cjs": f"module.exports = '{who}';"},
+        provider={"name": "agent", "type": "command", "command": ["node", "agent.cjs"]},
+    ),
+    Layout(
         "on the path, as an editable install by .pth",
         lambda who: {"lib/bot/__init__.py": agent_of(who)},
         target="bot:answer",
@@ -214,6 +237,8 @@ LAYOUTS = (
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name.replace(" ", "-"))
 async def test_each_side_answers_by_its_own_code(layout: Layout, tmp_path: Path) -> None:
+    if "agent.cjs" in layout.files("main") and shutil.which("node") is None:
+        pytest.skip("needs Node.js")
     repository = Repository.new(tmp_path / "shop")
     layout.write_into(repository, "main")
     repository.commit()
@@ -228,6 +253,46 @@ async def test_each_side_answers_by_its_own_code(layout: Layout, tmp_path: Path)
     assert ended.code == 0, ended.out + ended.err
     assert "which ran alongside" in ended.out, ended.err
     assert sides(folder) == ({"apple, says the change"}, {"apple, says main"})
+
+
+INSTALLS = {
+    "a path": "{root}/lib\n",
+    "an import hook": "import __editable___bot_1_finder; __editable___bot_1_finder.install()\n",
+}
+"""The lines of `.pth` files that editable installs leave in an environment."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an environment is laid out otherwise")
+@pytest.mark.parametrize("install", INSTALLS)
+async def test_an_editable_install_in_the_checkouts_own_environment_is_mains_for_main(
+    tmp_path: Path, install: str
+) -> None:
+    """A real `.venv`, whose interpreter both sides are run by."""
+    repository = Repository.new(tmp_path / "shop")
+    root = repository.folder
+    environment = root / ".venv"
+    venv.create(environment, symlinks=True)
+    (packages,) = environment.glob("lib/*/site-packages")
+    # What runs the tests is installed there, too: its own `.pth` files would not be read there.
+    installed = [sysconfig.get_path("purelib"), str(Path(ci_evals.__file__).parents[1])]
+    (packages / "_tools.pth").write_text("\n".join(installed))
+    (packages / "__editable__.bot-1.pth").write_text(INSTALLS[install].format(root=root))
+    finder = FINDER.format(mapping={"bot": f"{root}/lib/bot"})
+    (packages / "__editable___bot_1_finder.py").write_text(finder)
+
+    def write(who: str) -> None:
+        provider = {**AGENT, "target": "bot.agent:answer"}
+        write_suite_file(root / "evals.yaml", name="shop", cases=[APPLE], providers=[provider])
+        repository.write({"lib/bot/__init__.py": "", "lib/bot/agent.py": agent_of(who)})
+
+    write("main")
+    repository.commit({".gitignore": ".venv/\n__pycache__/\n"})
+    write("the change")
+    command = (str(environment / "bin" / "python"), "-m", "ci_evals")
+    ended = await against_main(root, command=command)
+    assert ended.code == 0, ended.out + ended.err
+    assert "which ran alongside" in ended.out, ended.err
+    assert sides(root) == ({"apple, says the change"}, {"apple, says main"})
 
 
 def graded_agent_of(who: str) -> Mapping[str, str]:
