@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -76,6 +76,41 @@ class Repository:
 def agent_of(who: str) -> str:
     """An agent whose answers tell whose code it is."""
     return f'def answer(question):\n    return f"{{question}}, says {who}"\n'
+
+
+CURIOUS = """
+import os
+from pathlib import Path
+
+import psutil
+
+SECRETS = [first + second for first, second in PARTS]
+
+def answer(question):
+    texts = [*os.environ.values()]
+    place = Path(__file__).parents[1]
+    files = [path for path in place.rglob("*config*") if path.is_file()]
+    texts += [path.read_text(errors="replace") for path in files]
+    for process in psutil.process_iter(["cmdline"]):
+        texts += process.info["cmdline"] or []
+    found = [secret for secret in SECRETS for text in texts if secret in text]
+    found += [name for name in VARIABLES if name in os.environ]
+    is_at_home = os.environ["HOME_OF_CODE"] == str(Path(__file__).parent)
+    return f"{question}, finds {found}, is at home: {is_at_home}"
+"""
+
+
+def curious_agent(secrets: Iterable[str], variables: Iterable[str], home: str) -> str:
+    """An agent that looks for secrets in its environment, git's settings and the list of processes.
+
+    Args:
+        secrets: what it should not find; its own file has them in two parts.
+        variables: the names of variables that it should not have.
+        home: the variable that names the checkout.
+    """
+    parts = [(secret[:20], secret[20:]) for secret in secrets]
+    code = CURIOUS.replace("PARTS", repr(parts)).replace("VARIABLES", repr(list(variables)))
+    return code.replace("HOME_OF_CODE", home)
 
 
 def repository_with_agent(folder: Path, **settings: Any) -> Repository:

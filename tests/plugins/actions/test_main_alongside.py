@@ -18,6 +18,7 @@ from repositories import (
     Repository,
     agent_of,
     answers_in,
+    curious_agent,
     results_in,
     serving_git,
 )
@@ -30,23 +31,11 @@ FORGETFUL = """
 def answer(question):
     return "no idea" if question == "bread" else f"{question}, says the change"
 """
-CURIOUS = f"""
-import os
-from pathlib import Path
-
-SECRETS = ({TOKEN[:20]!r} + {TOKEN[20:]!r}, {BASIC[:20]!r} + {BASIC[20:]!r})
-NAMES = ("GITHUB_TOKEN", "GITHUB_RUN_ID", "RUNNER_TEMP", "CI_EVALS_ARTIFACT", "GITHUB_SERVER_URL")
-
-def answer(question):
-    texts = [*os.environ.values()]
-    place = Path(__file__).parents[1]
-    files = [path for path in place.rglob("*config*") if path.is_file()]
-    texts += [path.read_text(errors="replace") for path in files]
-    found = [secret for secret in SECRETS for text in texts if secret in text]
-    found += [name for name in NAMES if name in os.environ]
-    workspace = os.environ["GITHUB_WORKSPACE"] == str(Path(__file__).parent)
-    return f"{{question}}, finds {{found}}, is at home: {{workspace}}"
-"""
+CURIOUS = curious_agent(
+    (TOKEN, BASIC),
+    ("GITHUB_TOKEN", "GITHUB_RUN_ID", "RUNNER_TEMP", "CI_EVALS_ARTIFACT", "GITHUB_SERVER_URL"),
+    home="GITHUB_WORKSPACE",
+)
 
 
 class Checkout(jobs.Repository):

@@ -5,19 +5,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from fakes.gitlab import JOB_TOKEN, PROJECT_ID, FakeGitLab
+from fakes.gitlab import JOB_TOKEN, PROJECT_ID, TOKEN, FakeGitLab
 from pipelines import IID, Job, Project, open_merge_request
-from repositories import APPLE, BREAD, Repository, agent_of, answers_in, serving_git
+from repositories import (
+    APPLE,
+    BREAD,
+    GitServer,
+    Repository,
+    agent_of,
+    answers_in,
+    curious_agent,
+)
 from suites import AGENT, write_suite
 
-AT_HOME = """
-import os
-from pathlib import Path
-
-def answer(question):
-    is_at_home = os.environ["CI_PROJECT_DIR"] == str(Path(__file__).parent)
-    return f"{question}, at home: {is_at_home}"
-"""
+BASIC = b64encode(f"gitlab-ci-token:{JOB_TOKEN}".encode()).decode()
+CURIOUS = curious_agent(
+    (JOB_TOKEN, BASIC, TOKEN),
+    ("CI_JOB_TOKEN", "CI_REPOSITORY_URL", "GITLAB_CI", "GITLAB_TOKEN", "CI_EVALS_AGAINST"),
+    home="CI_PROJECT_DIR",
+)
 FORGETFUL = """
 def answer(question):
     return "no idea" if question == "bread" else f"{question}, says the change"
@@ -94,10 +100,13 @@ async def merge_request(
             "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": head,
             "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": newest,
         }
-    async with serving_git(folder / "server") as server:
-        server.secrets = (JOB_TOKEN, b64encode(f"gitlab-ci-token:{JOB_TOKEN}".encode()).decode())
-        variables["CI_MERGE_REQUEST_PROJECT_URL"] = f"{server.url}/acme/app"
-        job = await Project(checkout.folder, fake).job(pipeline, command=("run",), **variables)
+    server = GitServer(folder / "server", f"Basic {BASIC}")
+    server.secrets = (JOB_TOKEN, BASIC)
+    fake.git = server.respond
+    url = f"{fake.api_url.removesuffix('/api/v4')}/acme/app"
+    variables["CI_MERGE_REQUEST_PROJECT_URL"] = url
+    variables["CI_REPOSITORY_URL"] = url.replace("//", f"//gitlab-ci-token:{JOB_TOKEN}@")
+    job = await Project(checkout.folder, fake).job(pipeline, command=("run",), **variables)
     assert checkout.state == before, "the checkout is untouched"
     assert server.exposed == []
     return Ran(job, base, newest, bool(server.paths))
@@ -119,8 +128,12 @@ async def test_a_regression_is_named_though_main_has_left_no_report(
     assert ran.was_fetched == (depth == "1")
 
 
-async def test_the_projects_folder_is_mains_own_for_mains_code(
+async def test_mains_code_has_no_token_and_a_folder_of_its_own(
     tmp_path: Path, fake: FakeGitLab
 ) -> None:
-    ran = await merge_request(tmp_path, fake, AT_HOME)
-    assert ran.answers == {"apple, at home: True", "bread, at home: True"}
+    ran = await merge_request(tmp_path, fake, CURIOUS, depth="1")
+    assert ran.was_fetched
+    assert ran.answers == {
+        "apple, finds [], is at home: True",
+        "bread, finds [], is at home: True",
+    }

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -83,11 +83,12 @@ class FakeGitLab:
     """GitLab at `api_url` with one project, `acme/app`.
 
     `quick_actions` has the commands that notes were taken to hold. Artifacts are downloaded from
-    another host.
+    another host. `git` answers what does not ask the API.
     """
 
     def __init__(self) -> None:
         self.api_url = ""
+        self.git: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         self.storage_url = ""
         self.calls: list[tuple[str, str, Mapping[str, str]]] = []
         self.broken: list[str] = []
@@ -154,8 +155,10 @@ class FakeGitLab:
     # Requests.
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
-        sent = await request.read()
         path = request.rel_url.raw_path
+        if self.git is not None and not path.startswith("/api/"):
+            return await self.git(request)
+        sent = await request.read()
         self.calls.append((request.method, request.path_qs, request.headers.copy()))
         fault = self._fault_for(request.method, request.path_qs)
         if fault is None or fault.after:
