@@ -232,3 +232,20 @@ async def test_what_main_fails_now_too_is_not_put_down_to_the_change(tmp_path: P
     assert f"main ({shop.git('rev-parse', '--short=7', 'HEAD')}) {sentence}" in " ".join(
         ended.out.split()
     )
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "web/package.json", "docker/Dockerfile.dev"])
+@pytest.mark.parametrize("is_new", [False, True], ids=["edited", "added"])
+async def test_main_clears_nothing_where_the_change_alters_what_both_sides_run_in(
+    tmp_path: Path, name: str, is_new: bool
+) -> None:
+    """Main fails, too, but the packages that the job has installed are the change's."""
+    shop = repository_with_agent(tmp_path / "shop", cases=[APPLE, BREAD], runs=3)
+    files = {} if is_new else {name: "1"}
+    shop.commit({"agent.py": VENDOR.replace("WHO", "main").replace("UP_TO", "3"), **files})
+    shop.write({"agent.py": VENDOR.replace("WHO", "change").replace("UP_TO", "0"), name: "2"})
+    shop.git("add", "--all")
+    ended = await against_main(shop.folder)
+    assert "1 case regressed: bread" in ended.headline, ended.out
+    assert f"this branch changes {name}, which both sides run in" in ended.unwrapped
+    assert "not this change" not in ended.out
