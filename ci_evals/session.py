@@ -36,6 +36,7 @@ from ci_evals.engine.journal import (
     JOURNAL,
     Header,
     Journal,
+    check_writable,
     first_header,
     headers,
     read_lines,
@@ -427,6 +428,7 @@ async def _run_main_first(
         nonlocal spent
         spent = _Spent(cost_usd, tokens)
 
+    check_writable(invocation.journal)
     watcher.note_decision(f"running {main.name}")
     try:
         async with asyncio.timeout(MAIN_ALONE_WITHIN_S):

@@ -342,6 +342,38 @@ def without_data(response: Response) -> Response:
 # Writing.
 
 
+def check_writable(path: Path) -> None:
+    """Check that a journal can be opened for writing, before anything is paid for.
+
+    Raises:
+        StorageError: the file cannot be written, or another process is writing to it.
+    """
+    _lock(path).release()
+
+
+def _lock(path: Path) -> filelock.FileLock:
+    """Lock a journal.
+
+    Raises:
+        StorageError: the file cannot be written, or another process is writing to it.
+    """
+    refuse_pipe(path)
+    lock = filelock.FileLock(_lock_file(path), blocking=False, thread_local=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Opening the file tells why it cannot be written; the lock tells only that it is taken.
+        path.open("ab").close()
+        lock.acquire()
+    except filelock.Timeout:
+        remedy = "wait for it, or choose another --out"
+        raise StorageError(f"{path}: another ci-evals is writing to it: {remedy}") from None
+    except OSError as error:
+        raise StorageError(
+            f"{path}: cannot be written: {error.strerror}: choose another --out"
+        ) from error
+    return lock
+
+
 class Journal:
     """The only writer of a results.jsonl, which stays locked until `close`.
 
@@ -372,20 +404,7 @@ class Journal:
         self._max_answer_bytes = max_answer_bytes
         self._unsynced = False
         self._fd = -1
-        refuse_pipe(path)
-        self._lock = filelock.FileLock(_lock_file(path), blocking=False, thread_local=False)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Opening the file tells why it cannot be written; the lock tells only that it is taken.
-            path.open("ab").close()
-            self._lock.acquire()
-        except filelock.Timeout:
-            remedy = "wait for it, or choose another --out"
-            raise StorageError(f"{path}: another ci-evals is writing to it: {remedy}") from None
-        except OSError as error:
-            raise StorageError(
-                f"{path}: cannot be written: {error.strerror}: choose another --out"
-            ) from error
+        self._lock = _lock(path)
         try:
             self._open(resume=resume)
         except BaseException:

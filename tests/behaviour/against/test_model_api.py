@@ -226,6 +226,22 @@ async def test_two_runs_on_one_checkout_do_not_meet(tmp_path: Path, model: Model
     assert shop.state == before
 
 
+@pytest.mark.parametrize("at_once", [1, 8], ids=["one after the other", "at once"])
+async def test_a_second_run_into_the_same_results_is_refused_before_it_calls_anything(
+    tmp_path: Path, model: Model, at_once: int
+) -> None:
+    shop = shop_of(tmp_path, model, max_concurrency=at_once)
+    model.held = {"bread of the change": 2}
+    first = await start(shop.folder, "run", "--against", "main")
+    await until(lambda: model.asked["bread of the change"] >= 2)
+    second = await against_main(shop.folder)
+    assert (second.code, "another ci-evals is writing to it" in second.err) == (3, True)
+    model.ends.set()
+    ended = await finished(first)
+    assert "bread: fails now: 0 of 10 here, 10 of 10 on main" in ended.out, ended.err
+    assert model.asked == CALLS
+
+
 async def test_what_main_left_in_the_results_before_is_no_evidence(
     tmp_path: Path, model: Model
 ) -> None:
