@@ -14,10 +14,13 @@ import filelock
 
 from ci_evals.git import GitError, git
 from ci_evals.hosts import MainCommit, Remote
+from ci_evals.providers.subprocess import marked_variables
 
 _PREFIX = "ci-evals-main-"
 _LOCK = "lock"
 _ATTEMPTS = 5
+_STALLED_S = 60
+"""After so many seconds without a byte, fetching fails."""
 PACKAGES = ("node_modules", ".venv")
 """The folders of installed packages, which both sides share."""
 
@@ -184,8 +187,11 @@ def _fetch(sha: str, remote: Remote, repository: Path) -> None:
             "GIT_CONFIG_KEY_0": f"http.{remote.server}/.extraheader",
             "GIT_CONFIG_VALUE_0": f"Authorization: Basic {credentials}",
         }
+    # A server that answers no more would hold up the job for ever.
+    gives_up = ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={_STALLED_S}")
     fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", remote.url, sha)
-    git(*fetch, folder=repository, variables=variables)
+    with marked_variables() as marks:
+        git(*gives_up, *fetch, folder=repository, variables={**variables, **marks})
 
 
 def link_shared(worktree: Worktree, folder: Path, named: Sequence[str], *, packages: bool) -> None:

@@ -244,6 +244,19 @@ async def marked_environment(env: Mapping[str, str]) -> AsyncIterator[Mapping[st
 
 
 @contextmanager
+def marked_variables() -> Iterator[Mapping[str, str]]:
+    """Yield variables for the environment of programs that end with the context, together with what
+    they have started; a guard ends them if this process is killed meanwhile.
+    """
+    members = Descendants()
+    with _run_guard(members):
+        try:
+            yield members.environment({_VARIABLE: os.environ.get(_VARIABLE, "")})
+        finally:
+            _kill(members.living())
+
+
+@contextmanager
 def _run_guard(members: Descendants) -> Iterator[None]:
     """Start a process that ends `members` if this process is killed."""
     command = [sys.executable, "-P", str(_GUARD), _VARIABLE, members.mark]

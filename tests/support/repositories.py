@@ -8,7 +8,7 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,6 +169,17 @@ def left_in(temp: Path) -> list[Path]:
     return sorted(temp.glob("ci-evals-main-*"))
 
 
+def running_in(temp: Path) -> list[psutil.Process]:
+    """The processes whose folder for temporary files this is."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # of another user, or gone
+            is_zombie = process.status() == psutil.STATUS_ZOMBIE
+            if not is_zombie and process.environ().get("TMPDIR") == str(temp):
+                found.append(process)
+    return found
+
+
 class GitServer:
     """Git repositories below a folder, over HTTP.
 
@@ -182,6 +193,8 @@ class GitServer:
         refused: the number of requests without that header.
         exposed: the arguments of processes that had a secret while a request was answered.
         secrets: what no process may have in its arguments.
+        is_silent: requests are never answered.
+        was_reached: set by the first request.
     """
 
     def __init__(self, folder: Path, authorization: str | None) -> None:
@@ -190,11 +203,16 @@ class GitServer:
         self.refused = 0
         self.exposed: list[list[str]] = []
         self.secrets: tuple[str, ...] = ()
+        self.is_silent = False
+        self.was_reached = asyncio.Event()
         self._folder = folder
         self._authorization = authorization
 
     async def respond(self, request: web.Request) -> web.Response:
         self._look_at_processes()
+        self.was_reached.set()
+        if self.is_silent:
+            await asyncio.Event().wait()
         if self._authorization not in (None, request.headers.get("Authorization")):
             self.refused += 1
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="git"'})

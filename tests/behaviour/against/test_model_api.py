@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil
 import pytest
 from aiohttp import web
 from fakes.chat import completion
@@ -23,6 +22,7 @@ from repositories import (
     against_main,
     left_in,
     results_in,
+    running_in,
     sides,
 )
 from suites import chat, write_suite
@@ -109,19 +109,6 @@ def shop_of(folder: Path, model: Model, **settings: Any) -> Repository:
     shop.commit({".gitignore": "ci-evals-results/\nother/\n"})
     write("the change")
     return shop
-
-
-def running_in(temp: Path) -> list[psutil.Process]:
-    """The processes whose folder for temporary files this is."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            environ = process.environ()
-        except psutil.Error:  # of another user, or gone
-            continue
-        if environ.get("TMPDIR") == str(temp) and process.status() != psutil.STATUS_ZOMBIE:
-            found.append(process)
-    return found
 
 
 def calls_in(results: Path) -> int:

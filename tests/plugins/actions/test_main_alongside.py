@@ -1,5 +1,7 @@
 """A pull request without a report of main: main's code runs alongside, in the same job."""
 
+import signal
+import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from html import unescape
@@ -10,16 +12,19 @@ import jobs
 import pytest
 from fakes.github import TOKEN, FakeGitHub
 from fakes.github_state import StoredRun
+from processes import finished, start, until
 from pulls import NUMBER, comments, open_pull
 from repositories import (
     APPLE,
     BREAD,
+    REAL,
     GitServer,
     Repository,
     agent_of,
     answers_in,
     curious_agent,
     results_in,
+    running_in,
     serving_git,
 )
 from suites import AGENT, write_files, write_suite
@@ -484,3 +489,43 @@ async def test_a_server_that_refuses_is_told_in_a_sentence(
     assert (server.paths, server.refused > 0) == ([], True)
     log = ended.ended.err + ended.ended.out.replace(f"::add-mask::{TOKEN}", "")
     assert not any(secret in log for secret in (TOKEN, BASIC))
+
+
+async def test_a_server_that_stops_answering_does_not_hold_up_the_job(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    server.is_silent = True
+    job = open_job(tmp_path, fake, server)
+    job.checkout.constants = {
+        **job.checkout.constants,
+        "ci_evals.merge_base.checkout._STALLED_S": 1,
+    }
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    ended = await job.pull_request(job.story.head, GITHUB_SHA=job.story.merge)
+    assert f"main ({job.story.main[:7]}) could not be checked out: " in ended.ended.out
+    assert ended.report["totals"]["planned"] == 6
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("which", ["SIGINT", "SIGTERM", "SIGKILL"])
+async def test_a_job_that_ends_while_it_fetches_leaves_no_git_behind(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer, which: str
+) -> None:
+    server.is_silent = True
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    job = open_job(tmp_path, fake, server)
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    folder, pull = job.checkout.folder, fake.state.pulls[NUMBER]
+    run = fake.state.add_run(job.story.head, head_branch=pull.head_ref, event="pull_request")
+    event = {"pull_request": fake.state.pull_answer(pull)}
+    environ = job.checkout.environment("pull_request", event, run, tmp_path)
+    environ |= {"CI_EVALS_AGAINST": "", "GITHUB_SHA": job.story.merge, "TMPDIR": str(temp)}
+    environ["GITHUB_SERVER_URL"] = server.url
+    process = await start(folder, "run", command=REAL, environ=environ)
+    await server.was_reached.wait()
+    assert any("fetch" in git.cmdline() for git in running_in(temp))
+    process.send_signal(getattr(signal, which))
+    await finished(process)
+    await until(lambda: running_in(temp) == [])
+    assert Repository(folder).state == job.state
