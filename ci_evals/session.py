@@ -10,6 +10,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Iterable,
     Iterator,
@@ -67,6 +68,7 @@ from ci_evals.model.plan import (
 from ci_evals.model.report import (
     Checkout,
     Looks,
+    MainCost,
     MainNow,
     Resumption,
     RunOnMain,
@@ -93,7 +95,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _Outcomes = Mapping[CellKey, Sequence[RunOnMain]]
 """Main's runs of each cell, in order."""
-_RunMain = Callable[[Callable[[float, int], None], Callable[[], None]], Coroutine[Any, Any, T]]
+_RunMain = Callable[[Callable[[MainCost], None], Callable[[], None]], Coroutine[Any, Any, T]]
 """Has main run something; its arguments note what that costs, and when it begins."""
 
 MAX_NAMES = 5
@@ -138,12 +140,12 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         """True if the two sides cannot run at once: for that, or as calls are made one by one."""
 
     async def run_plan(
-        self, note_spending: Callable[[float, int], None], note_begin: Callable[[], None]
+        self, note_spending: Callable[[MainCost], None], note_begin: Callable[[], None]
     ) -> Baseline | NoComparison:
         """Run the plan once, and return the report as a baseline, or why there is none.
 
         `note_begin` is called when everything is open, and the first run begins. Each call of
-        `note_spending` is told the cost in USD and the tokens of all runs so far.
+        `note_spending` is told what main has cost so far.
         """
 
     async def describe(self) -> MainRules | NoComparison:
@@ -153,22 +155,29 @@ class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
         """Return cases of main's suite without what is expected, or why they are not known."""
 
     async def grade(
-        self, answers: StoredAnswers, note_spending: Callable[[float, int], None]
+        self, answers: StoredAnswers, note_spending: Callable[[MainCost], None]
     ) -> Sequence[bool | None] | NoComparison:
         """Return whether each answer passes main's checks, or why that is not known.
 
-        Judges cost: each call of `note_spending` is told the cost in USD and the tokens so far.
+        Judges cost: each call of `note_spending` is told what main has cost so far.
         """
 
     async def run_cells(
         self,
         runs: Mapping[CellKey, int],
-        note_spending: Callable[[float, int], None],
+        note_spending: Callable[[MainCost], None],
         note_begin: Callable[[], None],
     ) -> Mapping[CellKey, Sequence[RunOnMain]] | NoComparison:
         """Run cells of main's suite so many further times, and return these runs, in order.
 
         Cells that main does not have are left out.
+        """
+
+    def results(self, cells: Collection[CellKey]) -> Iterator[Result]:
+        """Yield the results of some cells of main's suite so far, in the order of finishing.
+
+        Raises:
+            StorageError: they cannot be read.
         """
 
 
@@ -344,13 +353,13 @@ async def execute(
 
 
 async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Executed:
-    spent = _Spent()
+    main_cost = None
     main = invocation.main
     runs_alongside = False
     if main is not None and invocation.runs_plan_of_main:
         if main.takes_turns:
             # Before anything of the change is open: the two would occupy the same port.
-            invocation, spent = await _run_main_first(invocation, main, watcher)
+            invocation, main_cost = await _run_main_first(invocation, main, watcher)
         else:
             invocation = replace(invocation, suite=halve_limits(invocation.suite))
             runs_alongside = True
@@ -391,7 +400,8 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
                 files=invocation.files,
             )
             run.first = invocation.first
-            run.note_spending(spent.cost_usd, spent.tokens)
+            if main_cost is not None:
+                run.note_spending(main_cost.cost_usd, main_cost.tokens)
             session = _Session(
                 invocation,
                 run,
@@ -404,29 +414,23 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
                 opening,
                 runs_alongside=runs_alongside,
                 is_halved=runs_alongside,
+                main_cost=main_cost,
             )
             report = await session.execute(stop)
             return Executed(report, session.invocation.baseline)
 
 
-class _Spent(NamedTuple):
-    """What main's runs have cost."""
-
-    cost_usd: float = 0.0
-    tokens: int = 0
-
-
 async def _run_main_first(
     invocation: Invocation, main: OtherSide, watcher: Watcher
-) -> tuple[Invocation, _Spent]:
+) -> tuple[Invocation, MainCost | None]:
     """Return an invocation with main's runs as its baseline, or why there are none; and what they
     have cost.
     """
-    spent = _Spent()
+    main_cost = None
 
-    def note_spending(cost_usd: float, tokens: int) -> None:
-        nonlocal spent
-        spent = _Spent(cost_usd, tokens)
+    def note_spending(cost: MainCost) -> None:
+        nonlocal main_cost
+        main_cost = cost
 
     check_writable(invocation.journal)
     watcher.note_decision(f"running {main.name}")
@@ -437,7 +441,7 @@ async def _run_main_first(
         reason = f"{main.name} took too long: over {MAIN_ALONE_WITHIN_S:.0f} s"
         baseline = NoComparison(reason, expected=True)
         invocation = replace(invocation, main=None)  # it would hang again
-    return _compare_with(invocation, baseline, watcher), spent
+    return _compare_with(invocation, baseline, watcher), main_cost
 
 
 def _compare_with(
@@ -582,6 +586,7 @@ class _Session:
         opening: what is open, to be closed while main occupies the same ports.
         runs_alongside: main's plan is run at the same time.
         is_halved: the suite is open with half of its limits, since the other half is main's.
+        main_cost: what main's code has cost so far; None if it has called nothing.
     """
 
     invocation: Invocation
@@ -595,6 +600,7 @@ class _Session:
     opening: AsyncExitStack
     runs_alongside: bool
     is_halved: bool
+    main_cost: MainCost | None
     start: float = field(default_factory=time.perf_counter)
     _main_runs: asyncio.Task[Any] | None = None
     _given_up: str = ""
@@ -890,9 +896,10 @@ class _Session:
                 ruler = replace(ruler, problem=lack.problem)
         return self.redactor.clean(ruler or lack)
 
-    def _note_spending(self, cost_usd: float, tokens: int) -> None:
+    def _note_spending(self, cost: MainCost) -> None:
         """Count what main has spent so far; end main's runs if that uses up the budget."""
-        self.run.note_spending(cost_usd, tokens)
+        self.main_cost = cost
+        self.run.note_spending(cost.cost_usd, cost.tokens)
         if self.run.stopped and self._main_runs is not None:
             self._main_runs.cancel()
 
@@ -1007,7 +1014,8 @@ class _Session:
         """
         main, lacks_main = self.invocation.main, self._given_up or self.invocation.lacks_main
         if main is not None:
-            return MainNow(name=main.name, lack=main.changed_surroundings)
+            lack = main.changed_surroundings
+            return MainNow(name=main.name, lack=lack, results=main.results)
         if lacks_main:
             return MainNow(name="main", lack=lacks_main)
         return None
@@ -1173,7 +1181,7 @@ class _Session:
                     continue
                 for number, on_main in self._pairs(part, cell, enumerate(done[key], first)):
                     of_cell[number] = on_main.passed
-        return MainNow(name=known.name, runs=runs)
+        return replace(known, runs=runs)
 
     def _pairs(
         self, part: _Part, cell: int, runs: Iterable[tuple[int, RunOnMain]]
@@ -1357,6 +1365,7 @@ class _Session:
             ruler=self._ruler(part.plan),
             changed_settings=self._changed_settings,
             main_now=evidence.main_now if part is evidence.planned else None,
+            main_cost=self.main_cost if part is evidence.planned else None,
         )
 
     def _duration_s(self) -> float:

@@ -317,14 +317,16 @@
     const isBase = column === "base";
     const cell = row.querySelector(`.cell[data-v="${isBase ? columnOf("right") : column}"]`);
     const run = cell?.querySelector(".run");
-    const answer = isBase ? cell?.querySelector(".before > .answer") : run?.querySelector(".here > .answer, .turns");
+    const before = isBase ? cell?.querySelector(".before") : null;
+    const answer = isBase ? before?.querySelector(":scope > .answer") : run?.querySelector(".here > .answer, .turns");
     const side = document.createElement("div");
     side.className = "side";
     const head = document.createElement("h5");
-    head.textContent = sides.elements[name].selectedOptions[0].textContent;
+    const source = before?.querySelector(":scope > h5") ?? sides.elements[name].selectedOptions[0]; // main may have run now
+    head.textContent = source.textContent;
     side.append(head);
     if (answer) side.append(copyOf(answer));
-    const others = isBase ? [] : [run?.querySelector(":scope > .reason"), run?.querySelector(":scope > .grades")];
+    const others = isBase ? [before?.querySelector(":scope > .reason")] : [run?.querySelector(":scope > .reason"), run?.querySelector(":scope > .grades")];
     side.append(...others.filter(Boolean).map(copyOf));
     if (side.children.length === 1) {
       const why = document.createElement("p");

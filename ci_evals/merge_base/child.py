@@ -168,18 +168,19 @@ class _Spending(Watcher):
 
     def __init__(self, answers: _Answers) -> None:
         self._answers = answers
+        self._runs = self._judge_calls = 0
         self._run: Run | None = None
         self._cost_usd, self._tokens = 0.0, 0
         """What the runs of earlier jobs have cost."""
 
     def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
-        self._cost_usd, self._tokens = self.so_far
+        self._cost_usd, self._tokens = self._so_far
         self._run = run
         self._answers.send({"begun": True})
         return super().watch(run)
 
     @property
-    def so_far(self) -> tuple[float, int]:
+    def _so_far(self) -> tuple[float, int]:
         """The cost in USD and the tokens of all runs."""
         if self._run is None:
             return self._cost_usd, self._tokens
@@ -187,14 +188,22 @@ class _Spending(Watcher):
         return self._cost_usd + spending.cost_usd, self._tokens + spending.tokens
 
     def note_result(self, result: Result) -> None:
-        del result
-        self._answers.send({"spent": self.so_far})
+        if not result.recorded:
+            self._runs += 1
+        if result.judging is not None:
+            self._judge_calls += result.judging.calls
+        self._send()
 
     def note_judging(self, judging: Judging) -> None:
         """Count calls of judges that grade answers of the change."""
         self._cost_usd += judging.cost_usd or 0.0
         self._tokens += judging.input_tokens + judging.output_tokens
-        self._answers.send({"spent": self.so_far})
+        self._judge_calls += judging.calls
+        self._send()
+
+    def _send(self) -> None:
+        cost_usd, tokens = self._so_far
+        self._answers.send({"spent": [self._runs, self._judge_calls, cost_usd, tokens]})
 
 
 def serve() -> None:

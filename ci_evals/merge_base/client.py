@@ -8,7 +8,7 @@ import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import TypeAdapter
 
-from ci_evals.engine.journal import MAIN_FOLDER
+from ci_evals.engine.journal import MAIN_FOLDER, MAIN_JOURNAL, read_results
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import describe_status, one_line
@@ -40,7 +40,8 @@ from ci_evals.merge_base.child import (
 from ci_evals.merge_base.environment import child_environment, import_path
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import RunOnMain
+from ci_evals.model.report import MainCost, RunOnMain
+from ci_evals.model.result import Result
 from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.providers.subprocess import marked_environment, run_program
 from ci_evals.redaction import Redactor, sensitive_values
@@ -184,6 +185,9 @@ class MainSide:
         self._stack = AsyncExitStack()
         self._running: _Running | None = None
         self._totals: Counter[CellKey] = Counter()
+        self._cost = MainCost(name=self.name)
+        self._earlier_cost = self._cost
+        """What the processes that have ended have cost."""
         self._was_started = False
         self._sources: tuple[Path, ...] = ()
 
@@ -259,12 +263,12 @@ class MainSide:
         return any(fixture.scope != "run" for setup in setups for fixture in setup)
 
     async def run_plan(
-        self, note_spending: Callable[[float, int], None], note_begin: Callable[[], None]
+        self, note_spending: Callable[[MainCost], None], note_begin: Callable[[], None]
     ) -> Baseline | NoComparison:
         """Run main's suite once, and return its report as a baseline.
 
         Args:
-            note_spending: called with the cost in USD and the tokens of all runs so far.
+            note_spending: called with what main has cost so far.
             note_begin: called once everything is open, and the first run begins.
         """
         try:
@@ -276,7 +280,7 @@ class MainSide:
     async def run_cells(
         self,
         runs: Mapping[CellKey, int],
-        note_spending: Callable[[float, int], None],
+        note_spending: Callable[[MainCost], None],
         note_begin: Callable[[], None],
     ) -> Mapping[CellKey, Sequence[RunOnMain]] | NoComparison:
         """Run cells of main's suite beyond its plan, and return these runs, in order.
@@ -285,7 +289,7 @@ class MainSide:
 
         Args:
             runs: the number of further runs of each cell.
-            note_spending: called with the cost in USD and the tokens of all runs so far.
+            note_spending: called with what main has cost so far.
             note_begin: called once everything is open, and the first run begins.
         """
         totals = self._totals + Counter(runs)
@@ -297,6 +301,16 @@ class MainSide:
             return self._not_run(error)
         self._totals = totals
         return {key: outcomes[-runs[key] :] for key, outcomes in done.outcomes}
+
+    def results(self, cells: Collection[CellKey]) -> Iterator[Result]:
+        """Yield the results of some cells of main's suite so far, without secrets.
+
+        Raises:
+            StorageError: main's journal is missing or damaged.
+        """
+        for _, result in read_results(self._out / MAIN_JOURNAL):
+            if (result.case, result.provider, result.prompt) in cells:
+                yield self._redactor.clean(result)
 
     async def describe(self) -> MainRules | NoComparison:
         """Return what main's suite asks and expects, or why that is not known."""
@@ -319,13 +333,13 @@ class MainSide:
         return done.cases
 
     async def grade(
-        self, answers: StoredAnswers, note_spending: Callable[[float, int], None]
+        self, answers: StoredAnswers, note_spending: Callable[[MainCost], None]
     ) -> Sequence[bool | None] | NoComparison:
         """Return whether each answer passes main's checks, or why that is not known.
 
         Args:
             answers: the answers, with cells of main's suite.
-            note_spending: called with the cost in USD and the tokens of all runs and judges so far.
+            note_spending: called with what main has cost so far.
         """
         try:
             done = await self._do(GradeJob(answers=answers), note_spending)
@@ -353,7 +367,7 @@ class MainSide:
     async def _do(
         self,
         job: Job,
-        note_spending: Callable[[float, int], None] | None = None,
+        note_spending: Callable[[MainCost], None] | None = None,
         note_begin: Callable[[], None] | None = None,
     ) -> Done:
         """Have the process do a job, and return what became of it.
@@ -368,11 +382,25 @@ class MainSide:
         await asyncio.to_thread(self._main.check_untouched)
         if self._running is None:
             self._running = await self._start()
+
+        def note(runs: int, judge_calls: int, cost_usd: float, tokens: int) -> None:
+            earlier = self._earlier_cost
+            self._cost = replace(
+                earlier,
+                runs=earlier.runs + runs,
+                judge_calls=earlier.judge_calls + judge_calls,
+                cost_usd=earlier.cost_usd + cost_usd,
+                tokens=earlier.tokens + tokens,
+            )
+            if note_spending is not None:
+                note_spending(self._cost)
+
         try:
-            done = await _ask(self._running, job, note_spending, note_begin)
+            done = await _ask(self._running, job, note, note_begin)
         except BaseException:  # cancelled, too: nobody reads what it still answers
             await self._stack.aclose()
             self._running = None
+            self._earlier_cost = self._cost  # the next process counts from 0
             raise
         await asyncio.to_thread(self._main.check_untouched)
         if done.foreign:
@@ -594,10 +622,16 @@ async def _end(process: Process) -> None:
 async def _ask(
     running: _Running,
     job: Job,
-    note_spending: Callable[[float, int], None] | None,
+    note_spending: Callable[[int, int, float, int], None],
     note_begin: Callable[[], None] | None,
 ) -> Done:
     """Have a job done, and return what became of it.
+
+    Args:
+        running: the process.
+        job: what it is to do.
+        note_spending: called with the runs, the calls of judges, the cost in USD and the tokens of
+            the process so far.
 
     Raises:
         MainError: it could not be done, or the process ended.
@@ -609,9 +643,8 @@ async def _ask(
     try:
         async for line in process.stdout:
             match json.loads(line):
-                case {"spent": [cost_usd, tokens]}:
-                    if note_spending is not None:
-                        note_spending(cost_usd, tokens)
+                case {"spent": [runs, judge_calls, cost_usd, tokens]}:
+                    note_spending(runs, judge_calls, cost_usd, tokens)
                 case {"begun": True}:
                     if note_begin is not None:
                         note_begin()

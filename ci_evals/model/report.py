@@ -5,7 +5,7 @@ journal.
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -19,7 +19,7 @@ from pydantic import AfterValidator
 from ci_evals.format import exact_mean
 from ci_evals.model.case import Variant
 from ci_evals.model.grading import Classified
-from ci_evals.model.plan import RunPlan, Shard
+from ci_evals.model.plan import CellKey, RunPlan, Shard
 from ci_evals.model.response import MAX_TOKENS
 from ci_evals.model.result import (
     BudgetFigure,
@@ -120,6 +120,11 @@ class Looks:
     taken: int
 
 
+def _no_results(cells: Collection[CellKey]) -> Iterable[Result]:
+    del cells
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOnMain:
     """A run of main's code that was made alongside.
@@ -142,11 +147,35 @@ class MainNow:
         lack: why it could not be run; empty if it could.
         runs: of each cell of the report, whether each run of main passed, by the number of the run
             here that was made with it; None for one without a grade.
+        results: reads main's results of some cells of its own suite, in the order of finishing; a
+            report that was read back has none.
     """
 
     name: str
     lack: str = ""
     runs: Mapping[int, Mapping[int, bool | None]] = field(default_factory=dict)
+    results: Callable[[Collection[CellKey]], Iterable[Result]] = field(
+        default=_no_results, repr=False, compare=False
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MainCost:
+    """What main's code, run alongside, has cost so far.
+
+    Attributes:
+        name: the branch and its commit: `main (0123456)`.
+        runs: the number of its runs, without recorded ones.
+        judge_calls: the number of calls of judges in these runs, and by main's checks.
+        cost_usd: the known cost of all of that.
+        tokens: the known tokens of all of that.
+    """
+
+    name: str
+    runs: int = 0
+    judge_calls: int = 0
+    cost_usd: float = 0.0
+    tokens: int = 0
 
 
 class RunRecord(NamedTuple):
@@ -405,6 +434,7 @@ class SuiteReport:
         changed_settings: the settings that differ from main's; None if main's are not known, or
             surely the same.
         main_now: main's runs in the same minutes; None if nobody asked for them.
+        main_cost: what main's code has cost; None if it has called nothing.
     """
 
     suite: SuiteInfo
@@ -423,6 +453,7 @@ class SuiteReport:
     ruler: Ruler | None = None
     changed_settings: ChangedSettings | None = None
     main_now: MainNow | None = None
+    main_cost: MainCost | None = None
 
     @property
     def was_signalled(self) -> bool:

@@ -31,7 +31,7 @@ from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.result import Grade
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import stdout_json
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import BaseAnswer, Summary
 from ci_evals.reports.view import (
     LINE_CHARACTERS,
     MOST,
@@ -74,6 +74,10 @@ class Explanation:
         base_runs: every single run in the newest report of the baseline.
         asked: the rendered prompt that was sent to the provider, or the case's input.
         asked_on_base: the same of the `base_runs`.
+        here_now, main_now: the passed and graded runs that both sides made in the same minutes;
+            None if main has none.
+        tallies: the runs on the base, on main now, and here, in words; None if main has none.
+        main_answer: an answer of these runs of main, if one is kept, and where it is from.
     """
 
     suite: str
@@ -96,6 +100,11 @@ class Explanation:
     base_runs: tuple[RunView, ...] = ()
     asked: str | None = None
     asked_on_base: str | None = None
+    here_now: Tally | None = None
+    main_now: Tally | None = None
+    tallies: str | None = None
+    main_answer: BaseAnswer | None = None
+    main_answer_of: str | None = None
 
     @property
     def variant(self) -> str:
@@ -121,6 +130,8 @@ class Explanation:
         facts = [self.sentence]
         if no_evidence:
             facts.append(f"{' and '.join(no_evidence)}: no evidence for a comparison")
+        if self.tallies:
+            facts.append(self.tallies)
         if self.test:
             facts.append(self.test)
         return [*facts, self.compared_with]
@@ -146,6 +157,10 @@ def explanations(
         if summary.compared:
             key = summary.report.plan.key(cell)
             explanation = _compare(explanation, summary.compared, key)
+            answer = summary.before.get(key)
+            if answer is not None and answer.is_now:
+                label = summary.label_of(answer)
+                explanation = replace(explanation, main_answer=answer, main_answer_of=label)
             base_cell = base_cells.get(summary.compared.base_key(key))
             if base is not None and base_cell is not None and explanation.kind is not None:
                 runs, asked = _runs_of(base, base_cell), _question(base, base_cell)
@@ -190,6 +205,15 @@ def _compare(explained: Explanation, comparison: Comparison, key: CellKey) -> Ex
     found = comparison.by_key.get(key)
     if found is None:
         return explained
+    if found.main_now.graded:
+        base = comparison.baseline.label.removeprefix("the ")
+        on_base = f"{base} {tally_text(found.base)}, {base} now {tally_text(found.main_now)}"
+        explained = replace(
+            explained,
+            here_now=found.here_now,
+            main_now=found.main_now,
+            tallies=f"{on_base}, here {tally_text(found.head)}",
+        )
     return replace(
         explained,
         kind=found.kind,
@@ -318,6 +342,12 @@ def _sections(cell: Explanation) -> Iterator[_Section]:
     if cell.asked_on_base and cell.asked_on_base != cell.asked:
         yield _Section("Asked on the base", cell.asked_on_base)
     yield _section_of_runs("Runs here", cell.runs)
+    if cell.main_answer is not None:
+        missed = []
+        if cell.main_answer.missed:
+            missed.append(f"{_mark(passed=False)} {cell.main_answer.missed}")
+        text = cell.main_answer.text or "(empty)"
+        yield _Section(f"Answer on {cell.main_answer_of}", text, lines=missed)
     if cell.base_reports:
         lines = [_base_line(entry, cell) for entry in cell.base_reports]
         yield _Section("On the base, report by report", lines=lines)
@@ -361,7 +391,7 @@ def _text_lines(cell: Explanation, *, several_suites: bool) -> Iterator[str]:
     yield from map(_line, cell.facts)
     for section in _sections(cell):
         yield ""
-        yield section.title
+        yield _line(section.title)
         for line in (*section.text.splitlines(), *section.lines):
             yield f"  {_line(line)}"
         for run in section.runs:
@@ -407,7 +437,7 @@ def _paragraphs(cell: Explanation, *, several_suites: bool) -> Iterator[str]:
     for fact in cell.facts:
         yield f"\n{plain(fact)}"
     for section in _sections(cell):
-        yield f"\n**{section.title}**\n"
+        yield f"\n**{plain(section.title)}**\n"
         if section.text:
             yield fence(section.text)
         for line in section.lines:

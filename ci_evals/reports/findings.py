@@ -468,8 +468,7 @@ def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView], reason: S
     tallies = [case_tallies(summary, each) for each in cases]
     base = brief_tally(add_tallies(base for base, _ in tallies))
     here = brief_tally(add_tallies(head for _, head in tallies))
-    found = [cell.found for each in cases for cell in each.cells if cell.found]
-    base_now = brief_tally(add_tallies(cell.main_now for cell in found))
+    base_now = brief_tally(add_tallies(each.base_now for each in cases))
     base, base_now = base.replace(UNKNOWN, ""), base_now.replace(UNKNOWN, "")
     return CaseRow(kind, subject, case.critical, base, base_now, here, note)
 
@@ -479,6 +478,14 @@ def brief_tally(tally: Tally) -> str:
     if not tally.graded:
         return UNKNOWN
     return f"{tally.passed:,}/{tally.graded:,}"
+
+
+def base_now_clause(summary: Summary, case: CaseView) -> str:
+    """`main now 10/10`; empty if main has not run the case in the same minutes."""
+    if not case.base_now.graded:
+        return ""
+    base = (summary.base or "").removeprefix("the ")
+    return f"{base} now {brief_tally(case.base_now)}"
 
 
 def brief_chance(p: float | None) -> str:

@@ -376,7 +376,8 @@ def shared_subject(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
 def case_tallies(summary: Summary, case: CaseView) -> tuple[Tally, Tally]:
     """Return the runs on the base and here, over all variants if the case regressed over them."""
     worse = worse_case(summary, case)
-    if worse is not None:
+    # Its test counts main's runs of the same minutes as the base's, too: these are shown apart.
+    if worse is not None and not case.base_now.graded:
         return worse.base, worse.head
     return case.base, case.head
 
@@ -401,13 +402,20 @@ def _case_entry(summary: Summary, case: CaseView) -> GroupItem:
 
 
 def _change_in_runs(summary: Summary, cases: Sequence[CaseView]) -> str:
-    """`18 of 18 on main, 0 of 60 here`, or `0 of 18 runs passed` without a comparison."""
+    """`18 of 18 on main, 0 of 60 here`, or `0 of 18 runs passed` without a comparison.
+
+    If main ran them, too: `18 of 18 on main, 60 of 60 on main now, 0 of 60 here`.
+    """
     tallies = [case_tallies(summary, case) for case in cases]
     base = add_tallies(base for base, _ in tallies)
     head = add_tallies(head for _, head in tallies)
     if summary.compared is None or not base.graded:
         return f"{head.passed:,} of {number_of(head.graded, 'run')} passed"
-    before = f"{tally_text(base)} on {summary.compared.baseline.label}"
+    label = summary.compared.baseline.label
+    before = f"{tally_text(base)} on {label}"
+    now = add_tallies(case.base_now for case in cases)
+    if now.graded:
+        before = f"{before}, {tally_text(now)} on {label} now"
     return f"{before}, {tally_text(head)} here"
 
 

@@ -526,7 +526,7 @@ def _blocks(
     for group in found.groups:
         if group.kind == "fixed" and group.total == len(fixed):
             continue
-        blocks = [_block(found, group, entry, links, asked_characters) for entry in group.entries]
+        blocks = [_block(group, entry, links, asked_characters) for entry in group.entries]
         shown.append((group, blocks))
     return shown
 
@@ -539,9 +539,7 @@ def _rows(found: Findings) -> list[CaseRow]:
     return rows
 
 
-def _block(
-    found: Findings, group: Group, entry: GroupItem, links: Links, asked_characters: int
-) -> Block:
+def _block(group: Group, entry: GroupItem, links: Links, asked_characters: int) -> Block:
     is_shared = len(entry.cells) > 1
     cases = case_views(entry.cells)
     in_table = group.kind in ROWS
@@ -578,7 +576,6 @@ def _block(
         line=line,
         examples=examples,
         reasons=details,
-        base=found.summary.base,
         ids=ids,
         count=len(cases),
         more=len(cases) - MOST,
@@ -593,7 +590,15 @@ def _own(text: str) -> Markdown:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One cell with its first failed run, ready to be shown."""
+    """One cell with its first failed run, ready to be shown.
+
+    Attributes:
+        base: what gave the base's answer; empty if that is not known.
+        base_now: the base gave it in the same minutes.
+        base_missed: the unmet expectations of the base's answer.
+        is_same: the base gave the same answer.
+        answers: both answers as a diff, or the one that there is.
+    """
 
     cell: CellView
     run: RunView
@@ -601,7 +606,10 @@ class Example:
     address: Markdown
     bar: str
     asked: str
-    has_base: bool
+    base: str
+    base_now: bool
+    base_missed: str
+    is_same: bool
     answers: Markdown
 
 
@@ -621,11 +629,14 @@ def _examples(
 
 
 def _has_base(cell: CellView) -> bool:
-    return cell.key in cell.summary.before
+    return cell.before is not None
 
 
 def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) -> Example:
-    before = cell.summary.before.get(cell.key)
+    before, base, base_missed, base_now = None, "", "", False
+    if cell.before is not None:
+        before, base_missed, base_now = cell.before.text, cell.before.missed, cell.before.is_now
+        base = cell.summary.source_of(cell.before)
     bar = "every run must pass"
     if cell.bar < 1:
         bar = f"at least {percent(cell.bar)} must pass"
@@ -639,7 +650,10 @@ def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) 
         address=links.to_page(cell.address),
         bar=bar,
         asked=abridge(asked_text(cell.case, run.first), asked_characters),
-        has_base=before is not None,
+        base=base,
+        base_now=base_now,
+        base_missed=base_missed,
+        is_same=before == answer,
         answers=difference(before, answer),
     )
 

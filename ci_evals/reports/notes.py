@@ -21,7 +21,7 @@ from ci_evals.gate.wording.bases import (
 from ci_evals.gate.wording.rules import dropped_sentence, gate_rule_text
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Looks, Resumption, SuiteReport
+from ci_evals.model.report import Looks, MainCost, Resumption, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Note, Summary, common_luck
 from ci_evals.reports.view import FEW, cell_views
@@ -105,6 +105,9 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     yield from _teardown_notes(report)
     yield from _judging_notes(report)
     yield from _spent(report)
+    cost = report.main_cost
+    if cost is not None and (cost.runs or cost.judge_calls):
+        yield Note("Alongside", main_cost_sentence(cost))
     if orders := report.orders_to_judges:
         count = sum(orders.values())
         does = "seems to give orders to its judge"
@@ -219,6 +222,19 @@ def _spent(report: SuiteReport) -> Iterator[Note]:
     if lack := _unpriced_text(report):
         text = f"{text}; {lack}"
     yield Note("Spent", text)
+
+
+def main_cost_sentence(cost: MainCost) -> str:
+    """`main (0123456) made 24 runs in the same minutes, $0.02`."""
+    made = []
+    if cost.runs:
+        made.append(f"{number_of(cost.runs, 'run')} in the same minutes")
+    if cost.judge_calls:
+        made.append(f"{number_of(cost.judge_calls, 'call')} of judges")
+    text = f"{name_of(cost.name)} made {' and '.join(made)}"
+    if cost.cost_usd:
+        text += f", {usd(cost.cost_usd)}"
+    return text
 
 
 def _total_cost(report: SuiteReport) -> str:

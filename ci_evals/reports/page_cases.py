@@ -40,7 +40,7 @@ from ci_evals.reports.answer_forms import (
     text_of,
 )
 from ci_evals.reports.charts import Spark, spark
-from ci_evals.reports.findings import brief_chance, brief_tally
+from ci_evals.reports.findings import base_now_clause, brief_chance, brief_tally
 from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.reports.view import (
     MANY,
@@ -112,6 +112,7 @@ class PageCase:
         worst: the cell that decided the place of the case in the list.
         reason: the reason why the worst cell failed.
         change: its passed and graded runs on the base and here over all variants, if it changed.
+        base_now: those of main in the same minutes, next to `change`; empty if there are none.
         input: the input of the case, unless the prompt contains it.
         asked: the prompt of all its cells; empty if they differ.
         explain: the command that shows the details, if they had no room; else empty.
@@ -124,6 +125,7 @@ class PageCase:
     tags: Sequence[str]
     renamed_from: str
     change: str
+    base_now: str
     reason: str
     description: str
     place: str
@@ -179,6 +181,8 @@ class CellDetails:
         answer_key: a key that is equal for cells with equal first answers; empty without one.
         base_key: the key of the base's answer; empty if it is not known.
         before: the base's answer, unless a run is shown next to it.
+        before_name: where the base's answer is from.
+        before_missed: the unmet expectations of the base's answer, if they are known.
         strip: the status of each run, if any did not pass.
     """
 
@@ -187,6 +191,8 @@ class CellDetails:
     answer_key: str
     base_key: str
     before: "PageAnswer | None"
+    before_name: str
+    before_missed: str
     strip: Sequence[Status]
     runs: Sequence["PageRun"]
     more_runs: str
@@ -334,11 +340,13 @@ class PageExpectation:
 def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
     """Return the contents of a case, with its details only if there is room for them."""
     worst, case, cells = row.worst, row.worst.case, row.case.cells
-    change = reason = quarantine = description = renamed_from = given = asked = explain = ""
+    change = base_now = reason = quarantine = ""
+    description = renamed_from = given = asked = explain = ""
     if worst.changed and row.case.base.graded:
         change = f"{brief_tally(row.case.base)} → {brief_tally(row.case.head)}"
         if len(cells) > 1:
             change += f" on {len(cells)} variants{_chance_of_case(row)}"
+        base_now = one_line(base_now_clause(worst.summary, row.case), NAME_CHARACTERS)
     if row.shows_reason:
         reason = _reason(worst)
     if case.description:
@@ -376,6 +384,7 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
         tags=[one_line(tag, NAME_CHARACTERS) for tag in dict.fromkeys(case.tags)],
         renamed_from=renamed_from,
         change=change,
+        base_now=base_now,
         reason=reason,
         description=description,
         place=one_line(place_of(case), NAME_CHARACTERS),
@@ -519,7 +528,11 @@ def _details(
 
         runs = merge_similar(runs)
         runs.sort(key=lambda run: _RUN_ORDER.index(run.status))
-    before = view.summary.before.get(view.key)
+    before = before_name = before_missed = None
+    if view.before is not None:
+        before = view.before.text
+        before_name = one_line(view.summary.label_of(view.before), NAME_CHARACTERS)
+        before_missed = one_line(view.before.missed, REASON_CHARACTERS)
     base_key = _key_of(before)
     shown_runs: list[PageRun] = []
     for run in runs[:_MAX_RUNS]:
@@ -542,6 +555,8 @@ def _details(
         answer_key=_key_of(runs[0].answer) if runs else "",
         base_key=base_key,
         before=None if before is None else _answer(before, ()),
+        before_name=before_name or "",
+        before_missed=before_missed or "",
         strip=strip,
         runs=shown_runs,
         more_runs=more_runs,

@@ -13,7 +13,7 @@ from ci_evals.gate.compare import Change, Comparison, VariantComparison
 from ci_evals.gate.wording.comparisons import coverage_clause
 from ci_evals.model.rules import Gate
 from ci_evals.reports.charts import Scale, scale_of
-from ci_evals.reports.findings import Findings, brief_chance, brief_tally
+from ci_evals.reports.findings import Findings, base_now_clause, brief_chance, brief_tally
 from ci_evals.reports.groups import (
     CellGroup,
     ForeignText,
@@ -244,12 +244,15 @@ def _filter(name: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokenCase:
-    """A broken case, with its passed runs on the baseline (empty if not compared) and here."""
+    """A broken case, with its passed runs on the baseline (empty if not compared), here, and on
+    main in the same minutes (empty if there are none).
+    """
 
     id: str
     critical: bool
     base: str
     here: str
+    base_now: str
     where: str = ""
 
     @property
@@ -396,7 +399,14 @@ class Top:
         if base.graded:
             before = brief_tally(base)
         where = join_sentence(case_subject(self._summary, case)[1:], name=str)
-        return BrokenCase(case.case.id, case.critical, before, brief_tally(here), where.strip())
+        return BrokenCase(
+            id=case.case.id,
+            critical=case.critical,
+            base=before,
+            here=brief_tally(here),
+            base_now=base_now_clause(self._summary, case),
+            where=where.strip(),
+        )
 
     @cached_property
     def evidence(self) -> Sequence[Sentence]:

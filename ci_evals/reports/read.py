@@ -1,6 +1,6 @@
 """Reads saved reports back: as a baseline, as the side to compare, or as a summary."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -31,8 +31,8 @@ from ci_evals.reports.saved import (
     records_of,
     restore,
 )
-from ci_evals.reports.summary import Note, Summary
-from ci_evals.reports.view import TEXT_CHARACTERS, answer_text
+from ci_evals.reports.summary import BaseAnswer, Note, Summary
+from ci_evals.reports.view import LINE_CHARACTERS, TEXT_CHARACTERS, answer_text, reasons_of
 
 MAX_REPORT_BYTES: Final = 1 << 30
 MAX_ANSWERS: Final = 300
@@ -238,23 +238,75 @@ def baseline_of(
 
 
 def with_answers(summary: Summary) -> Summary:
-    """Return the summary with the baseline's answers for cells that changed or failed.
+    """Return the summary with the base's answers for cells that changed or failed.
 
-    Answers that passed are preferred. If the baseline's file cannot be read, the summary is
-    returned as it is: a missing answer must not cost the verdict.
+    Where main ran a cell in the same minutes, its answer is one of these runs; elsewhere, it is
+    from the newest report. A missing answer must not cost the verdict, so files that cannot be
+    read are left out.
     """
     comparison = summary.compared
-    if comparison is None or comparison.baseline.source is None:
+    if comparison is None:
         return summary
     cells = _cells_to_compare(comparison)
-    if not cells:
-        return summary
+    answers = _answers_of_main(comparison, cells)
+    others = [cell for cell in cells if cell.key not in answers]
+    return replace(summary, before=_answers_of_report(comparison, others) | answers)
+
+
+def _answers_of_main(
+    comparison: Comparison, cells: Iterable[CellComparison]
+) -> dict[CellKey, BaseAnswer]:
+    """Return an answer of main in the same minutes, by the name of the cell here.
+
+    It is one that passed, unless main fails the case now, too.
+    """
+    main = comparison.main_now
+    wanted = {comparison.base_key(cell.key): cell for cell in cells if cell.main_now.graded}
+    if main is None or not wanted:
+        return {}
+    by_run: dict[CellKey, dict[int, BaseAnswer]] = {}
+    try:
+        for result in main.results(wanted.keys()):
+            if result.status != "errored":
+                answer = BaseAnswer(
+                    text=_beginning(result),
+                    is_now=True,
+                    missed=_missed(result),
+                )
+                # A journal may have a run twice: the last one counts.
+                key = result.case, result.provider, result.prompt
+                by_run.setdefault(key, {})[result.run] = answer
+    except StorageError:
+        return {}
+    answers = {}
+    for key, runs in by_run.items():
+        cell = wanted[key]
+        # Earlier runs are those of main's plan.
+        made = [runs[run] for run in sorted(runs)][-cell.main_now.graded :]
+        passed = [answer for answer in made if not answer.missed]
+        failed = [answer for answer in made if answer.missed]
+        in_order = passed + failed
+        if cell.cleared:
+            in_order = failed + passed
+        answers[cell.key] = in_order[0]
+    return answers
+
+
+def _answers_of_report(
+    comparison: Comparison, cells: Sequence[CellComparison]
+) -> dict[CellKey, BaseAnswer]:
+    """Return an answer of the newest report, by the name of the cell here.
+
+    Answers that passed are preferred.
+    """
+    if comparison.baseline.source is None or not cells:
+        return {}
     try:
         base = read_report(Path(comparison.baseline.source)).report
     except StorageError:
-        return summary
+        return {}
     numbers = {base.plan.key(cell): cell for cell in range(len(base.plan))}
-    answers: dict[CellKey, str] = {}
+    answers: dict[CellKey, BaseAnswer] = {}
     for cell in cells:
         number = numbers.get(comparison.base_key(cell.key))
         if number is None:
@@ -266,9 +318,21 @@ def with_answers(summary: Summary) -> Summary:
             for status in statuses:
                 result = next(part.results(part.indices(status, (number,))), None)
                 if result is not None:
-                    answers[cell.key] = shorten(answer_text(result) or "", TEXT_CHARACTERS)
+                    answers[cell.key] = BaseAnswer(text=_beginning(result))
                     break
-    return replace(summary, before=answers)
+    return answers
+
+
+def _beginning(result: Result) -> str:
+    return shorten(answer_text(result) or "", TEXT_CHARACTERS)
+
+
+def _missed(result: Result) -> str:
+    """Return the reasons of a failed run on one line; empty for one that passed."""
+    if result.status == "passed":
+        return ""
+    missed = ", ".join(reason.missed for reason in reasons_of(result))
+    return one_line(missed, LINE_CHARACTERS)
 
 
 def _cells_to_compare(comparison: Comparison) -> Sequence[CellComparison]:
@@ -293,8 +357,9 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
         StorageError: the file of the baseline no longer exists.
     """
     trusted = read_report(Path(str(baseline.source)))
-    # Main's grades are a claim of whoever writes the report, too, and would win over its own.
-    saved = replace(saved, report=replace(saved.report, ruler=None))
+    # What main graded and ran is a claim of whoever writes the report, too: it could clear it.
+    report = replace(saved.report, ruler=None, main_now=None, main_cost=None)
+    saved = replace(saved, report=report)
     summary = saved.judge(baseline)
     comparison = summary.compared
     assert comparison is not None

@@ -35,7 +35,14 @@ from ci_evals.gate.wording.comparisons import cell_sentence, variant_sentence
 from ci_evals.model.case import Quarantine, Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Looks, Resumption, SuiteInfo, SuiteReport, Tally
+from ci_evals.model.report import (
+    Looks,
+    MainCost,
+    Resumption,
+    SuiteInfo,
+    SuiteReport,
+    Tally,
+)
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import ConfirmRuns, Gate
@@ -128,6 +135,13 @@ def _has_possible_evidence(variant: DriftVariant) -> bool:
         if not 0 <= bet.reports <= MOST_RUNS:
             return False
     return True
+
+
+def _check_main_cost(cost: MainCost) -> MainCost:
+    for amount in (cost.runs, cost.judge_calls, cost.cost_usd, cost.tokens):
+        if not 0 <= amount <= MOST_OF_A_RUN:
+            raise ValueError("the cost of main's runs is impossible")
+    return cost
 
 
 FollowedDrift = Annotated[Drift, AfterValidator(_check_drift)]
@@ -328,6 +342,8 @@ class BaseCellEntry:
         quarantined: its case was in quarantine.
         bar: the share of its runs that had to pass; None if it is not known.
         answer: its answer, if the cell changed or failed since.
+        answered_now: the answer is from main's runs in the same minutes.
+        missed: what that answer missed; empty if it passed.
     """
 
     case: str
@@ -340,6 +356,8 @@ class BaseCellEntry:
     quarantined: bool = False
     bar: Share | None = None
     answer: str | None = None
+    answered_now: bool = False
+    missed: str = ""
 
     @property
     def key(self) -> CellKey:
@@ -437,6 +455,8 @@ class Measured:
         ruler: main's grades of answers whose checks the change has edited.
         changed_settings: the settings that differ from main's.
         main: main's code, which ran what would be red, too; None if it had no part.
+        main_cost: what main's code has cost, its whole plan and its judges included; None if it has
+            called nothing.
         results: the lines of the journal in plan order, confirm runs last.
     """
 
@@ -451,6 +471,7 @@ class Measured:
     ruler: Ruler | None
     changed_settings: ChangedSettings | None
     main: MainEntry | None
+    main_cost: Annotated[MainCost, AfterValidator(_check_main_cost)] | None = None
     gate: Gate | None
     base: BaseEntry | NoComparison | None
     variants: tuple[Variant, ...]
@@ -606,6 +627,7 @@ def _document(summary: Summary) -> ReportDocument:
         ruler=report.ruler,
         changed_settings=report.changed_settings,
         main=_main(report),
+        main_cost=report.main_cost,
         gate=summary.gate,
         base=_base(summary),
         cells=tuple(_written_cells(summary)),
@@ -763,6 +785,7 @@ def _base(summary: Summary) -> BaseEntry | NoComparison | None:
     for key, cell in baseline.cells.items():
         case, provider, prompt = key
         history = evidence_to_keep(cell, cell.fingerprint)
+        answer = answers.get(key)
         entry = BaseCellEntry(
             case=case,
             provider=provider,
@@ -773,7 +796,9 @@ def _base(summary: Summary) -> BaseEntry | NoComparison | None:
             per_run=cell.per_run,
             quarantined=cell.quarantined,
             bar=cell.bar,
-            answer=answers.get(key),
+            answer=answer.text if answer else None,
+            answered_now=answer is not None and answer.is_now,
+            missed=answer.missed if answer else "",
         )
         cells.append(entry)
     return BaseEntry(

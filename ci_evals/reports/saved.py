@@ -42,7 +42,7 @@ from ci_evals.reports.report_json import (
     CellEntry,
     Measured,
 )
-from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.summary import BaseAnswer, Summary, summarize
 from ci_evals.reports.view import bar_of
 
 
@@ -59,7 +59,7 @@ class SavedReport:
         gate: the rules that it was judged by.
         base: its baseline, or the reason why there was none; None if nobody asked for one.
         confirm_runs: how often its suspects were to be run again.
-        before: the baseline's answers for cells that changed or failed.
+        before: the base's answers for cells that changed or failed.
         path: its file; None if it was not read from one.
     """
 
@@ -67,7 +67,7 @@ class SavedReport:
     gate: Gate | None
     base: Baseline | NoComparison | None
     confirm_runs: ConfirmRuns = 0
-    before: Mapping[CellKey, str] = field(default_factory=dict)
+    before: Mapping[CellKey, BaseAnswer] = field(default_factory=dict)
     path: Path | None = None
 
     @classmethod
@@ -110,6 +110,7 @@ class SavedReport:
             ruler=None,
             changed_settings=None,
             main_now=None,
+            main_cost=None,
         )
         return replace(self, report=report, base=None, confirm_runs=0, before={})
 
@@ -240,7 +241,12 @@ def restore(document: Measured) -> SavedReport:
     if not isinstance(base, BaseEntry):
         return SavedReport(report, document.gate, base)
     baseline = _restore_baseline(document.suite.name, base)
-    answers = {cell.key: cell.answer for cell in base.cells if cell.answer is not None}
+    answers = {}
+    for cell in base.cells:
+        if cell.answer is not None:
+            answers[cell.key] = BaseAnswer(
+                text=cell.answer, is_now=cell.answered_now, missed=cell.missed
+            )
     before = {}
     for key, base_key in base_keys(reported_cells(report, document.gate), baseline).items():
         if base_key in answers:
@@ -293,6 +299,7 @@ def _restore_report(document: Measured) -> SuiteReport:
         ruler=document.ruler,
         changed_settings=document.changed_settings,
         main_now=_restore_main(document, further),
+        main_cost=document.main_cost,
     )
     _check_ruler(document.ruler, plan, further)
     if further.total:
@@ -306,6 +313,7 @@ def _restore_report(document: Measured) -> SuiteReport:
             looks=None,
             settled=None,
             main_now=None,
+            main_cost=None,
         )
     return report
 

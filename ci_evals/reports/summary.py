@@ -28,6 +28,21 @@ class Note(NamedTuple):
     command: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseAnswer:
+    """An answer of the base: from its newest report, or from main's runs in the same minutes.
+
+    Attributes:
+        text: the beginning of the answer.
+        is_now: it is from main's runs in the same minutes.
+        missed: the unmet expectations; empty if it passed, and where it is from a report.
+    """
+
+    text: str
+    is_now: bool = False
+    missed: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Summary:
     """A report, its verdict and its comparison: what every format renders.
@@ -42,7 +57,7 @@ class Summary:
         gate: the rules for merging; None if there are none.
         comparison: the comparison with the baseline, or the reason why there is none; None if
             nobody asked for one.
-        before: the baseline's answers for cells that changed or failed, if they are known.
+        before: the base's answers for cells that changed or failed, if they are known.
         notes: further notes about how the report was judged.
         links: the URLs of the CI system's pages about it, by name.
         is_going_on: the run has not ended, so `verdict` is provisional.
@@ -54,7 +69,7 @@ class Summary:
     verdict: Verdict
     gate: Gate | None
     comparison: Comparison | NoComparison | None = None
-    before: Mapping[CellKey, str] = field(default_factory=dict)
+    before: Mapping[CellKey, BaseAnswer] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
     is_going_on: bool = False
@@ -77,6 +92,20 @@ class Summary:
     def base(self) -> str | None:
         """The name of the baseline in sentences; None without a comparison."""
         return self.compared.baseline.label if self.compared else None
+
+    def source_of(self, answer: BaseAnswer) -> str:
+        """Return what gave an answer: `main`, or the commit that ran now: `main (0123456)`."""
+        main_now = self.report.main_now
+        if answer.is_now and main_now is not None:
+            return main_now.name
+        return self.base or ""
+
+    def label_of(self, answer: BaseAnswer) -> str:
+        """Return the heading of an answer: `main`, or `main (0123456), now`."""
+        source = self.source_of(answer)
+        if answer.is_now:
+            return f"{source}, now"
+        return source
 
 
 def once_per_summary(derive: Callable[[Summary], T]) -> Callable[[Summary], T]:

@@ -30,7 +30,7 @@ from ci_evals.gate.wording.bars import scope_label
 from ci_evals.gate.wording.comparisons import tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport, Tally
-from ci_evals.reports.findings import Findings, findings
+from ci_evals.reports.findings import CaseRow, Findings, findings
 from ci_evals.reports.groups import ForeignText, Group, GroupItem, GroupKind, Tone, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import (
@@ -189,6 +189,9 @@ def _parts(summary: Summary, width: int) -> Parts:
     yield _verdict(found, one_line(headline, _SENTENCE_CHARACTERS))
     if found.evidence:
         yield Padding(one_line(found.evidence, _SENTENCE_CHARACTERS), _INDENT)
+    rows = [row for row in found.rows if row.base_now]
+    if rows:
+        yield from _cases_on_both_sides(found, rows)
     for group in found.groups:
         if not group.folded:
             yield from _group(group)
@@ -215,6 +218,28 @@ def _verdict(found: Findings, text: str) -> Text:
     status = found.summary.verdict.status
     mark, style = _VERDICT_MARKS[status]
     return Text.assemble((f"{mark} {VERDICTS[status].upper()}", style), f"  {text}")
+
+
+def _cases_on_both_sides(found: Findings, rows: Sequence[CaseRow]) -> Parts:
+    """Yield a table of the cases that main ran in the same minutes: its reports, now, and here."""
+    base = (found.summary.base or "").removeprefix("the ")
+    table = Table(
+        box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
+    )
+    table.add_column(overflow="fold")
+    for heading in (_name(base), f"{_name(base)} now", "here"):
+        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column()
+    for row in rows[:SOME]:
+        subject = Text(join_sentence(row.subject, _name), "bold")
+        if row.critical:
+            subject.append(" critical", "red")
+        table.add_row(
+            subject, row.base, row.base_now, Text(row.here, "bold"), Text(row.note, "dim")
+        )
+    yield _BLANK
+    yield table
+    yield from _more(len(rows) - SOME, "case")
 
 
 # The figures of the variants.

@@ -39,7 +39,7 @@ from ci_evals.model.report import Tally
 from ci_evals.model.response import Message, Passage, Response, ToolCall
 from ci_evals.model.result import Grade, Result, RunError, Status, every_grade
 from ci_evals.model.rules import Gate
-from ci_evals.reports.summary import Summary, once_per_summary
+from ci_evals.reports.summary import BaseAnswer, Summary, once_per_summary
 from ci_evals.stats.rates import flip_rate
 from ci_evals.suite.configs import DEFAULT_NAMES
 from ci_evals.user_code.crashes import is_their_own
@@ -665,6 +665,11 @@ class CellView(ReportedCell):
         return address_of(self.case.id, self.variant)
 
     @property
+    def before(self) -> BaseAnswer | None:
+        """The base's answer, if it is known."""
+        return self.summary.before.get(self.key)
+
+    @property
     def failures(self) -> Failures:
         """The reasons of its failed runs."""
         return _failures(self.summary).get(self.cell, Failures())
@@ -817,6 +822,12 @@ class CaseView:
         if not compared:
             return add_tallies([cell.counts.tally for cell in self.cells])
         return add_tallies([found.head for found in compared])
+
+    @cached_property
+    def base_now(self) -> Tally:
+        """The runs that main made of its cells in the same minutes as some here."""
+        found = [cell.found for cell in self.cells if cell.found is not None]
+        return add_tallies([each.main_now for each in found])
 
     @property
     def fall(self) -> float:

@@ -34,11 +34,12 @@ from ci_evals.graders import (
 from ci_evals.graders.base import GraderOptions
 from ci_evals.model.case import Variant
 from ci_evals.model.grading import Expectation
+from ci_evals.model.report import MainNow
 from ci_evals.model.response import Response, ToolCall, Turn
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
-from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.summary import BaseAnswer, Summary, summarize
 
 pytestmark = pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
 
@@ -636,7 +637,9 @@ def two_variants() -> Summary:
         {case: ["P", "P"] for case in answers}, variants=variants, started_at=STARTED_AT - 60
     )
     summary = summarize(report, None, baseline_of(base))
-    return replace(summary, before={("other", "haiku", None): "We pay for it, to your card."})
+    return replace(
+        summary, before={("other", "haiku", None): BaseAnswer(text="We pay for it, to your card.")}
+    )
 
 
 PAIRS = """Object.fromEntries([...document.querySelectorAll('.case:not([hidden])')].map((each) =>
@@ -699,6 +702,28 @@ async def test_the_base_and_a_variant_stand_side_by_side_where_the_base_is_known
     await tab.until("document.querySelector('.case:not([hidden])').open")
     hidden = "getComputedStyle(document.querySelector('.case[open] ~ .pair')).display"
     assert await tab.evaluate(hidden) == "none", "an open case has it already"
+
+
+async def test_an_answer_that_main_gave_now_is_named_so_side_by_side(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    summary = two_variants()
+    answer = BaseAnswer(text="We pay, to your <b>card.", is_now=True, missed="regex: <b>no match")
+    summary = replace(
+        summary,
+        report=replace(summary.report, main_now=MainNow(name="main (0123456)")),
+        before={("other", "haiku", None): answer},
+    )
+    await tab.open(f"{page(summary)}#view=sides&right=haiku")
+    await tab.evaluate(OPEN_GROUPS)
+    await tab.until("document.querySelectorAll('.pair').length === 3")
+    sides = """[...document.getElementById('case=other').parentNode
+        .querySelectorAll('.pair > .side')].map((side) => side.innerText)"""
+    base, here = await tab.evaluate(sides)
+    assert base.splitlines()[0] == "main (0123456), now"
+    assert "We pay, to your <b>card." in base
+    assert base.splitlines()[-1] == "failed, too: regex: <b>no match"
+    assert here.splitlines()[0] == "haiku"
 
 
 async def test_the_tool_calls_of_a_conversation_are_shown(

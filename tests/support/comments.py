@@ -17,7 +17,7 @@ from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports.markdown import Links, comment_document
-from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.summary import BaseAnswer, Summary, summarize
 
 HOUR_S = 3600.0
 LINKS = Links(
@@ -307,7 +307,8 @@ def _compared(
     ]
     made = _report(head, confirming=confirming, **options)
     summary = summarize(made, gate, baseline_of(*older), confirm_runs=confirm_runs)
-    return replace(summary, before=before or {})
+    answers = {key: BaseAnswer(text=text) for key, text in (before or {}).items()}
+    return replace(summary, before=answers)
 
 
 def _report(

@@ -19,7 +19,7 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.response import Message, Passage, Response, Step, ToolCall, Turn, Usage
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
-from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.summary import BaseAnswer, Summary, summarize
 
 MINI, HAIKU = Variant("gpt-5-mini"), Variant("claude-haiku")
 QUESTIONS = {
@@ -120,8 +120,8 @@ def support_bot() -> Summary:
         edit=_answered,
         suite={"name": "support bot"},
     )
-    before: dict[CellKey, str] = {
-        (name, "gpt-5-mini", None): good for name, (good, _) in ANSWERS.items()
+    before: dict[CellKey, BaseAnswer] = {
+        (name, "gpt-5-mini", None): BaseAnswer(text=good) for name, (good, _) in ANSWERS.items()
     }
     summary = summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=5)
     return replace(summary, before=before, links=LINKS)

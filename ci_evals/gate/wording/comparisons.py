@@ -139,6 +139,10 @@ def variants_clause(case: CaseComparison) -> str:
 def case_finding(comparison: Comparison, case: CaseComparison) -> str:
     """`18 of 18 on main, 0 of 60 here; p = 1e-12, adjusted for 40 cases`."""
     before = f"{tally_text(case.base)} on {comparison.baseline.label}"
+    cells = [cell for cell in comparison.cells if cell.case == case.case]
+    now = add_tallies(cell.main_now for cell in cells)
+    if now.graded:
+        before += f" ({now.graded:,} of them now)"
     chance = _adjusted_chance_of_case(comparison, case)
     return f"{before}, {tally_text(case.head)} here; {chance}"
 

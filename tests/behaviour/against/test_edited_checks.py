@@ -205,6 +205,7 @@ async def test_a_judge_that_is_the_same_is_not_asked_again(tmp_path: Path) -> No
     assert ended.code == 0, ended.out + ended.err
     assert "whose checks this change has edited" in ended.out
     assert judge.asked == 20, "ten answers of each side, once"
+    assert "made 10 runs in the same minutes and 10 calls of judges" in " ".join(ended.out.split())
     assert kinds(shop) == {"unchanged"}
 
 

@@ -1,6 +1,7 @@
 """Both sides ask a model API, which counts: runs that are cut, resumed, repeated, or not alone."""
 
 import asyncio
+import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -191,6 +192,29 @@ async def test_pairs_of_runs_that_are_cut_neither_name_nor_clear(
     assert (bread["kind"], bread["cleared"], bread["main_now"]) == ("suspect", False, [0, 0])
     assert "regressed" not in ended.headline
     assert "not this change" not in ended.out
+
+
+async def test_runs_of_another_hour_are_no_pairs(tmp_path: Path, model: Model) -> None:
+    """All runs here are made in an outage, an hour before main's."""
+    model.held = {"bread of main": 3 + 1}
+    shop = shop_of(tmp_path, model, gate={"min_pass_rate": 0.1}, max_concurrency=2)
+    process = await start(shop.folder, "run", "--against", "main", command=REAL)
+    await until(lambda: calls_in(shop.folder / RESULTS) == 12 + 4 + 10)
+    process.kill()
+    await finished(process)
+    journal = shop.folder / RESULTS / "results.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        line["started_at"] -= 3600
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    model.forgets, model.held = {}, {}
+    ended = await against_main(shop.folder, "--resume")
+    assert ended.code == 0, ended.out + ended.err
+    assert "regressed" not in ended.headline
+    assert model.asked["bread of the change"] == 3 + 4 + 10 + 10
+    report = report_in(shop.folder / RESULTS)
+    (bread,) = (cell["comparison"] for cell in report["cells"] if cell["case"] == "bread")
+    assert (bread["here_now"], bread["main_now"]) == ([10, 10], [10, 10])
 
 
 async def test_two_runs_on_one_checkout_do_not_meet(tmp_path: Path, model: Model) -> None:

@@ -136,6 +136,17 @@ def forget_confirming(report: Document) -> None:
     report["base"]["confirm_runs"] = 0
 
 
+def claim_runs_of_main(report: Document) -> None:
+    """As if main had run all that was run again, too, and had failed it."""
+    report["main"] = {"name": "main (0123456)", "lack": ""}
+    report["main_cost"] = {"name": "main (0123456)", "runs": 9}
+    for cell in report["cells"]:
+        first = cell["planned"] + 1
+        cell["main_now"] = [[first + run, False] for run in range(cell["confirm_runs"])]
+    for cell in report["base"]["cells"]:
+        cell |= {"answer": "main fails, too", "answered_now": True, "missed": "all"}
+
+
 @pytest.mark.parametrize(
     "forge",
     [
@@ -148,6 +159,7 @@ def forget_confirming(report: Document) -> None:
         edit_rates,
         leave_comparison_out,
         forget_confirming,
+        claim_runs_of_main,
     ],
 )
 async def test_what_follows_from_results_and_base_is_derived_and_never_taken_over(

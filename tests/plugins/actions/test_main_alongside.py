@@ -248,8 +248,8 @@ async def test_it_can_be_switched_off(
     job = open_job(tmp_path, fake, server, **settings)
     job.fetch(f"refs/pull/{NUMBER}/merge")
     arguments = ("--against", "off") if way == "the option" else ()
-    changes = {"CI_EVALS_AGAINST": "off"} if way == "the variable" else {}
-    ended = await job.pull_request(job.story.head, *arguments, **changes)
+    against = "off" if way == "the variable" else ""
+    ended = await job.pull_request(job.story.head, *arguments, CI_EVALS_AGAINST=against)
     assert ended.ended.code == 1, "the bars are the suite's own"
     assert "ran alongside" not in ended.ended.out
     assert answers_of_main(ended) == frozenset()
@@ -325,6 +325,11 @@ async def test_what_the_vendor_changed_since_the_report_is_not_put_down_to_the_c
     if forgotten:
         (comment,) = comments(fake)
         assert "| main now |" in comment.body
+        body = comment.body.replace("\u200b", "")
+        assert f"Answer on main ({story.main[:7]}) now (-) and of run 1 here (+):" in body
+        assert "-apple, says main\n+no idea\n" in body
+        assert f"It failed on main ({story.main[:7]}), too: " in body, "bread, which is cleared"
+        assert f"main ({story.main[:7]}) made 20 runs in the same minutes" in printed
         assert "apple: fails now: 0 of 10 here, 10 of 10 on main" in printed
 
 

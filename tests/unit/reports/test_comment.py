@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from ci_evals.format import visible
 from ci_evals.gate.compare import NoComparison
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Resumption
+from ci_evals.model.report import MainNow, Resumption
 from ci_evals.model.response import Response, ToolCall
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports.markdown import Document, Links, comment_document
-from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.summary import BaseAnswer, Summary, summarize
 
 FENCED = re.compile(r"^(`{3,})(?:text|diff)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 PAGE = "https://github.com/acme/app/actions/runs/100/artifacts/8"
@@ -276,9 +276,11 @@ def _written_by(text: str) -> Summary:
     )
     gate = Gate(min_pass_rate=0.1, max_error_rate=0.9)
     summary = summarize(report, gate, baseline_of(*older, name=f"main {text}"), confirm_runs=3)
+    worse = [(f"{text} worse", each.provider, text) for each in variants]
     return replace(
         summary,
-        before=dict.fromkeys(((f"{text} worse", each.provider, text) for each in variants), text),
+        report=replace(report, main_now=MainNow(name=text)),
+        before=dict.fromkeys(worse, BaseAnswer(text=text, is_now=True, missed=text)),
     )
 
 

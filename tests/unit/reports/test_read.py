@@ -4,7 +4,7 @@ import json
 import os
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,11 +18,13 @@ from forgeries import PRETENCES
 from processes import ci_evals, python
 from suites import write_suite
 
+from ci_evals.engine.journal import read_results
 from ci_evals.errors import StorageError
 from ci_evals.gate.baseline import Baseline, reported_cells
 from ci_evals.gate.compare import NoComparison, compare
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Looks, SuiteReport
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Looks, MainNow, SuiteReport
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
@@ -38,7 +40,7 @@ from ci_evals.reports.read import (
     with_answers,
 )
 from ci_evals.reports.report_json import render_brief
-from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.summary import BaseAnswer, Summary, summarize
 from ci_evals.reports.view import TEXT_CHARACTERS
 
 
@@ -299,7 +301,10 @@ def base_of(text: str = "Paris", **report: object) -> SuiteReport:
 
 def test_regressed_cells_have_what_the_baseline_answered_when_it_passed(tmp_path: Path) -> None:
     summary = with_answers(regressed(write(tmp_path, base_of())))
-    assert summary.before == {("a", "agent", None): "Paris 2", ("b", "agent", None): "Paris 1"}
+    assert summary.before == {
+        ("a", "agent", None): BaseAnswer(text="Paris 2"),
+        ("b", "agent", None): BaseAnswer(text="Paris 1"),
+    }
 
 
 def test_fixed_and_failing_cells_have_what_the_baseline_answered(tmp_path: Path) -> None:
@@ -315,9 +320,9 @@ def test_fixed_and_failing_cells_have_what_the_baseline_answered(tmp_path: Path)
     baseline = read_baseline([write(tmp_path, base)], "capitals")
     before = with_answers(summarize(head, None, baseline)).before
     assert before == {
-        ("fixed", "agent", None): "failed 1",
-        ("failing", "agent", None): "failed 1",
-        ("flaky", "agent", None): "passed 2",
+        ("fixed", "agent", None): BaseAnswer(text="failed 1"),
+        ("failing", "agent", None): BaseAnswer(text="failed 1"),
+        ("flaky", "agent", None): BaseAnswer(text="passed 2"),
     }
 
 
@@ -329,7 +334,8 @@ def test_so_have_those_of_a_renamed_variant(tmp_path: Path) -> None:
 
 def test_long_answers_are_shortened(tmp_path: Path) -> None:
     before = with_answers(regressed(write(tmp_path, base_of("x" * 10_000)))).before
-    assert all(TEXT_CHARACTERS < len(text) < TEXT_CHARACTERS + 50 for text in before.values())
+    lengths = [len(answer.text) for answer in before.values()]
+    assert all(TEXT_CHARACTERS < length < TEXT_CHARACTERS + 50 for length in lengths)
 
 
 def test_a_baseline_that_is_gone_by_then_is_done_without(tmp_path: Path) -> None:
@@ -350,6 +356,23 @@ def test_a_baseline_whose_answers_are_damaged_costs_the_answers_and_not_the_verd
     start, results = base.read_bytes().split(b'"results": [\n')
     base.write_bytes(start + b'"results": [\n' + damage + b",\n" + results)
     assert with_answers(summary).before == {}
+
+
+def test_a_journal_of_main_that_is_gone_leaves_the_answer_of_its_report(tmp_path: Path) -> None:
+    def read(cells: Collection[CellKey]) -> Iterator[Result]:
+        for _, result in read_results(tmp_path / "main.jsonl"):
+            assert cells
+            yield result
+
+    cells = {"a": "FFF", "b": "PPP", "c": "PPP"}
+    head = report_of(cells, confirming={"a": "F" * 14})
+    outcomes = {0: dict.fromkeys(range(8, 18), True)}
+    head.main_now = MainNow(name="main (0123456)", runs=outcomes, results=read)
+    baseline = read_baseline([write(tmp_path, base_of())], "capitals")
+    summary = with_answers(summarize(head, None, baseline, confirm_runs=10))
+    assert summary.compared is not None
+    assert summary.compared.by_key["a", "agent", None].main_now == (10, 10)
+    assert summary.before == {("a", "agent", None): BaseAnswer(text="Paris 2")}
 
 
 def test_without_a_comparison_there_is_nothing_before() -> None:
@@ -375,7 +398,7 @@ async def test_a_run_keeps_what_was_answered_before(tmp_path: Path) -> None:
     head = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "head")
     assert head.code == 1, head.err
     summary = read_summary(tmp_path / "head")
-    assert summary.before["greeting", "echo", None] == "hello"
+    assert summary.before["greeting", "echo", None].text == "hello"
 
 
 # Summaries.
