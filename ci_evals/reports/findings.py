@@ -461,6 +461,8 @@ def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView], reason: S
         subject = (*shared_subject(summary, cases), *reason)
     elif worse := worse_case(summary, case):
         note = brief_chance(worse.adjusted_p)
+    elif first.found and first.found.cleared:
+        note = "not this change"
     elif first.change in ("new", "edited", "fixed", "probably worse", "can't tell"):
         note = first.change
     elif first.found and first.change == "worse":

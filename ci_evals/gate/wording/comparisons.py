@@ -163,7 +163,10 @@ def test_sentence(comparison: Comparison, cell: CellComparison) -> str:
     if cell.p is None or cell.adjusted_p is None:
         return "not tested: there is nothing to compare it with"
     change = "a rise" if cell.kind == "fixed" else "a drop"
-    sides = f"{tally_text(cell.head)} against {tally_text(cell.base)}"
+    base = cell.base
+    if cell.kind == "regressed" and cell.main_now.graded:
+        base = add_tallies((base, cell.main_now))
+    sides = f"{tally_text(cell.head)} against {tally_text(base)}"
     adjusted = f"{_p_figure(cell.adjusted_p)} adjusted for the number of compared cells"
     test = f"Fisher's exact test for {change}, {sides}: {_p_value(cell.p)}, {adjusted}"
     if case := comparison.by_case.get(cell.case):
@@ -172,6 +175,8 @@ def test_sentence(comparison: Comparison, cell: CellComparison) -> str:
         return f"{test}; at most {alpha:g}, so it is named"
     if cell.adjusted_p <= alpha:
         lack = "the newest reports that agree do not show it by themselves"
+        if cell.main_now.graded:
+            lack = f"the runs of {comparison.main} now do not show it by themselves"
         return f"{test}; {lack}, so it is not named"
     if cell.kind == "suspect" and cell.adjusted_p >= 1:
         test += " (a suspect counts as 1 until confirmed)"

@@ -50,6 +50,8 @@ async def test_a_case_that_the_working_tree_breaks_is_named(shop: Repository) ->
     comparison = report_in(shop.folder / RESULTS)["comparison"]
     assert comparison is not None
     assert "Traceback" not in ended.err
+    explained = await ci_evals(shop.folder, "explain", "bread")
+    assert "a drop, 0 of 17 against 13 of 13: p = 8.4e-09" in explained.out, "3 planned, 10 now"
 
 
 @pytest.mark.parametrize("name", ["README.md", "notes.py"])

@@ -14,6 +14,7 @@ from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.gate.compare import Comparison
 from ci_evals.model.case import Variant
+from ci_evals.model.report import Tally
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.reports.findings import Findings, findings
@@ -207,6 +208,16 @@ def test_suspects_that_could_not_be_confirmed_are_said() -> None:
     assert "Not confirmed: 1 suspect did not run again" in text
     assert "Probably worse (1)" in text
     assert "but not confirmed by further runs" in " ".join(text.split())
+
+
+def test_a_case_that_main_fails_now_too_is_no_fault_of_the_change_in_the_table() -> None:
+    summary = compared({"a": "FFF"}, {"a": "PPP"})
+    assert summary.compared
+    (cell,) = summary.compared.cells
+    cell = replace(cell, main_now=Tally(0, 10), cleared=True)
+    summary = replace(summary, comparison=replace(summary.compared, cells=(cell,)))
+    (row,) = findings(summary).rows
+    assert (row.base, row.base_now, row.note) == ("3/3", "0/10", "not this change")
 
 
 @pytest.mark.parametrize(
