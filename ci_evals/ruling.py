@@ -203,10 +203,13 @@ class Ruling:
                     passed=known,
                 )
                 cells.append(ruled)
+        theirs = self.rules.grader_files
+        files = [name for name, own in self.suite.grader_files.items() if theirs.get(name) != own]
         return Ruler(
             main=self.main,
             gate=self.rules.gate,
             cells=tuple(cells),
+            files=tuple(sorted(files)),
             dropped=tuple(self._asked),
             dropped_unasked=len(self.dropped) - len(self._asked),
         )

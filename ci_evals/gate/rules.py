@@ -144,7 +144,7 @@ def _by_main_checks(
     from ci_evals.gate.dropped_cases import dropped_cases
 
     if edited is not None and edited.hide_something:
-        text = looser_checks_sentence(ruler.main, edited.looser)
+        text = looser_checks_sentence(ruler, edited.looser)
         cells = tuple(sorted(edited.excused.cells, key=str))
         yield RuleVerdict("checks", "borderline", text, cells)
     dropped = dropped_cases(ruler, comparison, rules.alpha)

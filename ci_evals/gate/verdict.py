@@ -286,7 +286,7 @@ def _judge(
 
         edited = edited_checks(report, None, rules)
         if edited is not None:
-            clause = stricter_checks_clause(edited.ruler.main, edited.stricter)
+            clause = stricter_checks_clause(edited.ruler, edited.stricter)
             return replace(verdict, further=(*verdict.further, *_present(clause)))
     return verdict
 

@@ -17,13 +17,15 @@ from ci_evals.model.settings import SuiteSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MainRules:
-    """What main's suite asks and expects: what answers its cases, its gate, if it has one, and the
-    settings that decide how strictly it measures, its cases among them.
+    """What main's suite asks and expects: what answers its cases, its gate, if it has one, the
+    settings that decide how strictly it measures, its cases among them, and the digests of the
+    files of code that grades.
     """
 
     variants: tuple[Variant, ...]
     gate: Gate | None
     settings: SuiteSettings
+    grader_files: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ class Ruler:
         main: the branch and its commit: `main (0123456)`.
         gate: main's rules for merging; None if it has none.
         cells: the cells that main's checks have graded.
+        files: the files of code that grades which the change has edited or added.
         dropped: cases of main that the change no longer has as they were.
         dropped_unasked: how many more of these there are, which were not asked.
         problem: why not all of this is known; empty if it is.
@@ -101,6 +104,7 @@ class Ruler:
     main: str
     gate: Gate | None = None
     cells: tuple[RuledCell, ...] = ()
+    files: tuple[str, ...] = ()
     dropped: tuple[DroppedCase, ...] = ()
     dropped_unasked: int = 0
     problem: str = ""

@@ -71,6 +71,11 @@ class OwnCode:
                 identities.append(digest)
         return identities
 
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The digests of the files of the code that was identified, by their paths."""
+        return {} if self._digests is None else self._digests.files
+
 
 def identify(
     settings: Sequence[Any],

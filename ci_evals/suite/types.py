@@ -462,7 +462,18 @@ class CheckedSuite(Suite):
 
     def main_rules(self) -> MainRules:
         """Return what it asks and expects, for a change that is compared with it."""
-        return MainRules(variants=self.columns, gate=self.gate, settings=self.settings)
+        return MainRules(
+            variants=self.columns,
+            gate=self.gate,
+            settings=self.settings,
+            grader_files=self.grader_files,
+        )
+
+    @property
+    def grader_files(self) -> Mapping[str, str]:
+        """The digests of the files of code that grades, by their paths in the repository."""
+        _ = self._fingerprints  # which read them
+        return self._own_code.files
 
     @property
     def provider_kinds(self) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ import re
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -83,6 +83,13 @@ class SourceDigests:
         if key not in self._digests:
             self._digests[key] = self._digest(source)
         return self._digests[key]
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The digest of each file that was read so far, by its path in the repository."""
+        root = self._repository or self._folder
+        known = {path: file.digest for path, file in self._files.items() if file is not None}
+        return {Path(os.path.relpath(path, root)).as_posix(): known[path] for path in known}
 
     def _digest(self, source: CodeSource) -> str | None:
         value = source.value

@@ -15,11 +15,14 @@ from ci_evals.gate.wording.comparisons import case_sentence, tally_text, variant
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
+from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import TagRule
 from ci_evals.stats.rates import PassRate
 
 MAX_DROPPED = 3
 """So many cases are named in a sentence."""
+MAX_FILES = 2
+"""So many files are named in a sentence."""
 
 if TYPE_CHECKING:
     from ci_evals.gate.dropped_cases import AskedAgain, DroppedCases
@@ -208,21 +211,34 @@ def quarantine_sentence(ended: Sequence[Case]) -> str:
     return f"the quarantine of {names} ended {when}: {ways_out}"
 
 
-def looser_checks_sentence(main: str, graded: "GradedTwice") -> str:
-    """`by the checks of main (5e1369d), 0 of 70 answers pass; by this branch's, 70 of 70`."""
+def looser_checks_sentence(ruler: Ruler, graded: "GradedTwice") -> str:
+    """`by the checks of main (5e1369d), 0 of 70 answers pass; by this branch's, 70 of 70
+    (checks.py changed)`.
+    """
     answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
-    own = f"{graded.own:,} of {graded.answers:,}"
-    return f"by the checks of {name_of(main)}, {answers} pass; by this branch's, {own}"
+    own = f"{graded.own:,} of {graded.answers:,}{_changed_files(ruler)}"
+    return f"by the checks of {name_of(ruler.main)}, {answers} pass; by this branch's, {own}"
 
 
-def stricter_checks_clause(main: str, graded: "GradedTwice") -> str:
+def _changed_files(ruler: Ruler) -> str:
+    """` (checks.py changed)`; empty if no code differs, but what the suite itself says."""
+    if not ruler.files:
+        return ""
+    named = ", ".join(map(name_of, ruler.files[:MAX_FILES]))
+    if len(ruler.files) > MAX_FILES:
+        named += f" and {len(ruler.files) - MAX_FILES:,} more"
+    return f" ({named} changed)"
+
+
+def stricter_checks_clause(ruler: Ruler, graded: "GradedTwice") -> str:
     """`by the checks of main (5e1369d), 70 of 70 answers pass: the new ones fail some`; empty if
     the branch's own checks are not stricter.
     """
     if not graded.answers:
         return ""
     answers = f"{graded.mains:,} of {number_of(graded.answers, 'answer')}"
-    return f"by the checks of {name_of(main)}, {answers} pass: the new ones fail some"
+    by_main = f"by the checks of {name_of(ruler.main)}, {answers} pass"
+    return f"{by_main}: the new ones fail some{_changed_files(ruler)}"
 
 
 def dropped_sentence(main: str, dropped: "DroppedCases") -> str:

@@ -75,6 +75,8 @@ async def test_a_check_that_passes_everything_does_not_clear_the_change(
     assert ended.code == 0, ended.out + ended.err
     assert "BORDERLINE" in ended.headline
     assert "0 of 50 answers pass; by this branch's, 50 of 50" in ended.headline
+    (file,) = [name for name in edited if not name.endswith("__init__.py")]
+    assert f"({file} changed)" in ended.headline
     assert kinds(shop) == {"regressed"}
     assert "0 of 10 here by its checks" in ended.out
     summary = (tmp_path / RESULTS / "summary.md").read_text()
@@ -132,7 +134,7 @@ async def test_a_stricter_check_regresses_nothing(tmp_path: Path) -> None:
     ended = await against_main(tmp_path)
     assert ended.code == 1, "its own bar is missed"
     assert "FAIL" in ended.headline
-    assert "50 of 50 answers pass: the new ones fail some" in ended.unwrapped
+    assert "50 of 50 answers pass: the new ones fail some (stricter.py changed)" in ended.unwrapped
     assert kinds(shop) == {"unchanged"}
     assert "more run" not in ended.err, "nothing is confirmed"
 
@@ -164,6 +166,7 @@ async def test_built_in_checks_are_no_other_matter(
     ended = await against_main(tmp_path)
     assert ended.code == 0
     assert "0 of 50 answers pass; by this branch's, 50 of 50" in ended.headline
+    assert "changed)" not in ended.headline, "no code did"
 
 
 class Judge:
