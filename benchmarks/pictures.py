@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/statistics.md with the functions behind `ci-evals power`."""
+"""Draws the pictures of the docs with the functions of the gate and of `ci-evals power`."""
 
 import random
 import re
@@ -17,7 +17,12 @@ from ci_evals.reports.findings import brief_chance
 from ci_evals.stats.exact_tests import fisher_lower
 from ci_evals.stats.overdispersion import Counts, overdispersion
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
-from ci_evals.stats.thresholds import DRIFT_ALARM, SUSPECT_CELL_P
+from ci_evals.stats.thresholds import (
+    CANDIDATE_FEW_RUNS_P,
+    DRIFT_ALARM,
+    MAIN_FELL_P,
+    SUSPECT_CELL_P,
+)
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "pictures"
@@ -99,6 +104,7 @@ def write_pictures(folder: Path) -> None:
         smallest,
         (12, 24),
     )
+    draw_lanes(folder / "both-sides.svg")
     draw_common_luck(folder / "common-luck.svg")
     draw_drift(folder / "drift.svg")
     draw_rules(
@@ -356,6 +362,78 @@ def draw_strips(path: Path, title: str, strips: Iterator[Strip]) -> None:
             parts.append(f'<g transform="translate({x} {y})" opacity="{opacity}">{MARKS[mark]}</g>')
             x += step
         parts.append(f'<text x="{x + 8}" y="{y + 4}">{escape(strip.remark)}</text>')
+    save(path, parts)
+
+
+class Lanes(NamedTuple):
+    """A case on both sides: its runs here and on main in each of the three phases."""
+
+    case: str
+    here: tuple[str, str, str]
+    main: tuple[str, str]
+    found: str
+
+
+def lanes() -> Iterator[Lanes]:
+    """Four cases, each with another end, by the gate's own thresholds."""
+    here = {
+        "refund": ("---", "----", "-" * 10),
+        "lost-package": ("---", "----", "-" * 10),
+        "cancel": ("+--", "++-+", ""),
+        "greeting": ("+++", "", ""),
+    }
+    on_main = {"refund": "+" * 10, "lost-package": "-" * 10}
+    for case, (planned, again, deciding) in here.items():
+        before = "+++"
+        p = fisher_lower(planned.count("+"), 3, 3, 3)
+        p_again = fisher_lower((planned + again).count("+"), 7, 3, 3)
+        now = on_main.get(case, "")
+        assert bool(again) == (p <= SUSPECT_CELL_P)
+        assert bool(deciding) == bool(again and p_again <= CANDIDATE_FEW_RUNS_P)
+        if not again:
+            found = "as on main: nothing runs again"
+        elif not deciding:
+            found = "recovered"
+        elif fisher_lower(now.count("+"), 10, 3, 3) <= MAIN_FELL_P:
+            found = "main fails it now, too: not this change"
+        else:
+            found = f"{deciding.count('+')} of 10 here, {now.count('+')} of 10 on main: red"
+        yield Lanes(case, (planned, again, deciding), (before, now), found)
+
+
+def draw_lanes(path: Path) -> None:
+    """Write the runs of both sides, in the order of time from left to right."""
+    cases = list(lanes())
+    wide, high, step = 920, 400, 13
+    columns = {"3 planned runs": 150, "4 more if it looks worse": 310, "10 more on both sides": 500}
+    ends = {"here": 120, "main": 272}
+    parts = open_picture(wide, high, "What would be red runs on both sides", 16)
+    for left, top, width, tall in ((488, 72, 152, 288), (138, 72, 152, 136), (298, 72, 182, 136)):
+        parts.append(
+            f'<rect x="{left}" y="{top}" width="{width}" height="{tall}" rx="6" fill="#ddd" '
+            'opacity="0.5"/>'
+        )
+    parts.append(
+        '<rect x="138" y="224" width="152" height="136" rx="6" fill="none" stroke="#777" '
+        'stroke-dasharray="3 2"/>'
+    )
+    for title, x in columns.items():
+        parts.append(f'<text x="{x - 6}" y="60">{title}</text>')
+    for title, lane in (("your branch", "here"), ("main", "main")):
+        y = ends[lane] - 26
+        parts.append(f'<text x="16" y="{y}" font-weight="600">{title}</text>')
+    for row, case in enumerate(cases):
+        on_main = (case.main[0], "", case.main[1])
+        for runs, first in ((case.here, ends["here"]), (on_main, ends["main"])):
+            y = first + 26 * row - 4
+            parts.append(f'<text x="16" y="{y + 4}">{case.case}</text>')
+            for marks, x in zip(runs, columns.values(), strict=True):
+                for place, mark in enumerate(marks):
+                    at = f"translate({x + step * place} {y})"
+                    parts.append(f'<g transform="{at}">{MARKS[mark]}</g>')
+        parts.append(f'<text x="656" y="{ends["here"] + 26 * row}">{case.found}</text>')
+    parts.append('<text x="138" y="380">its report, or the same runs now</text>')
+    parts.append('<text x="488" y="380">in the same minutes</text>')
     save(path, parts)
 
 
