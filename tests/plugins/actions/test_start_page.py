@@ -1,4 +1,4 @@
-"""A new user follows docs/start.md from `init` to a comment and sees what the page shows."""
+"""A new user follows docs/start.md from a suite to a comment and sees what the page shows."""
 
 import os
 import re
@@ -59,19 +59,14 @@ async def ran(folder: Path, *words: str, code: int = 0) -> str:
     return done.out
 
 
-async def test_ten_minutes_from_init_to_a_comment_on_a_pull_request(
+async def test_ten_minutes_from_a_suite_to_a_comment_on_a_pull_request(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
     agent, suite = tmp_path / "agent.py", tmp_path / "evals.yaml"
-    (first_run,) = blocks("text")
-    await ran(tmp_path, "init")
-    assert lines_missing(first_run, await ran(tmp_path, "run")) == []
-
     (bot,), (own, _) = blocks("python"), blocks("yaml")
     agent.write_text(bot, encoding="utf-8")
     suite.write_text(own, encoding="utf-8")
     await ran(tmp_path, "validate")
-    await ran(tmp_path, "run")
 
     commits = [
         shlex.split(line)[1:]
@@ -79,8 +74,6 @@ async def test_ten_minutes_from_init_to_a_comment_on_a_pull_request(
         for line in text.splitlines()
         if line.startswith(("git add", "git commit -m"))
     ]
-    adds = [names for command, *names in commits if command == "add"]
-    assert [name for names in adds for name in names if not (tmp_path / name).exists()] == []
     # The checkout on the user's machine.
     repository.git("init", "--quiet", "--initial-branch=main")
     for command in commits[:2]:
@@ -96,6 +89,10 @@ async def test_ten_minutes_from_init_to_a_comment_on_a_pull_request(
         words = prompt.removeprefix("$ ci-evals ").split()
         code = 1 if words[0] == "run" else 0
         assert lines_missing(shown, await ran(tmp_path, *words, code=code)) == []
+
+    assert "kept: evals.yaml" in await ran(tmp_path, "init")
+    adds = [names for command, *names in commits if command == "add"]
+    assert [name for names in adds for name in names if not (tmp_path / name).exists()] == []
 
     # The jobs have a checkout of their own.
     shutil.rmtree(tmp_path / ".git")
@@ -113,6 +110,12 @@ async def test_ten_minutes_from_init_to_a_comment_on_a_pull_request(
     answers = re.findall(r'^([-+]) +return "(.+)"$', diff, re.MULTILINE)
     assert len(answers) == 2
     assert "\n".join(sign + answer for sign, answer in answers) in comment.body
+
+
+async def test_canned_answers_give_a_verdict_right_away(tmp_path: Path) -> None:
+    (first_run,) = blocks("text")
+    await ran(tmp_path, "init")
+    assert lines_missing(first_run, await ran(tmp_path, "run")) == []
 
 
 async def test_a_web_app_of_ones_own_gets_a_red_pull_request_that_names_the_case(
