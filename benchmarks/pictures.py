@@ -19,6 +19,7 @@ from ci_evals.stats.overdispersion import Counts, overdispersion
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
 from ci_evals.stats.thresholds import (
     CANDIDATE_FEW_RUNS_P,
+    CANDIDATE_P,
     DRIFT_ALARM,
     MAIN_FELL_P,
     SUSPECT_CELL_P,
@@ -297,18 +298,25 @@ GAP = Strip("", "")
 
 def name_strips() -> Iterator[Strip]:
     """Two cases that begin alike."""
-    for case, again, deciding in (("refund", "----", "-" * 10), ("cancel", "++-+", "")):
-        planned, base = "---" if case == "refund" else "+--", 30
-        p = fisher_lower(planned.count("+"), 3, base, base)
-        every = planned + again + deciding
-        after = fisher_lower(every.count("+"), len(every), base, base)
+    for case, base, again in (("refund", 30, "----"), ("cancel", 28, "++++")):
+        planned = "---" if case == "refund" else "+--"
+        p = fisher_lower(planned.count("+"), 3, base, 30)
+        p_again = fisher_lower((planned + again).count("+"), 7, base, 30)
         assert p <= SUSPECT_CELL_P
-        yield Strip(f"{case}: main, 10 reports", "+" * base, "30 of 30")
+        assert (p_again <= CANDIDATE_P) == (case == "refund")
+        yield Strip(f"{case}: main, 10 reports", "+" * base + "-" * (30 - base), f"{base} of 30")
         found = f"{planned.count('+')} of 3 ({brief_chance(p)}): a suspect, not named"
         yield Strip("here, 3 planned runs", planned, found)
-        named = "worse" if after * 40 <= 0.05 else "can't tell"
-        found = f"{every.count('+')} of {len(every)} ({brief_chance(after)}): {named}"
-        yield Strip("here, again", f"{again}{deciding}", found)
+        if p_again > CANDIDATE_P:
+            found = f"5 of 7 ({brief_chance(p_again)}): it recovers, and runs no more"
+            yield Strip("here, 4 more", again, found)
+            return
+        found = f"0 of 7 ({brief_chance(p_again)}): a candidate, not named"
+        yield Strip("here, 4 more", again, found)
+        p_now = fisher_lower(0, 10, 10, 10)
+        yield Strip("here, 10 more", "-" * 10, "0 of 10")
+        found = f"10 of 10 ({brief_chance(p_now)}): named"
+        yield Strip("main, at the same time", "+" * 10, found)
         yield GAP
 
 
@@ -336,9 +344,7 @@ def outages() -> Iterator[Strip]:
         lost = worst_round(by_case)
         for run, marks in enumerate(rounds, 1):
             remark = (
-                "set aside: no verdict, and --resume makes it again"
-                if lost and lost.run == run
-                else ""
+                "set aside: no verdict, and --resume repeats it" if lost and lost.run == run else ""
             )
             if title == "change" and run == 2:
                 remark = "two cases look worse: run them again"
