@@ -18,6 +18,7 @@ from ci_evals.gate.wording.bases import (
     broken_remarks,
     lost_report_sentences,
 )
+from ci_evals.gate.wording.comparisons import variant_sentence
 from ci_evals.gate.wording.rules import dropped_sentence, gate_rule_text
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
@@ -297,6 +298,9 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     yield from drift_notes(summary)
     yield from _regrading_notes(comparison)
     yield from _confirmation_notes(report, comparison)
+    for variant in comparison.variants:
+        if variant.now is not None and not variant.fell:
+            yield Note("Main now", variant_sentence(comparison, variant), brief=True)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)
 

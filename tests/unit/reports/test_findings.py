@@ -12,9 +12,9 @@ import pytest
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
-from ci_evals.gate.compare import Comparison
+from ci_evals.gate.compare import Comparison, RatesNow
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Tally
+from ci_evals.model.report import MainNow, Tally
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.reports.findings import Findings, findings
@@ -218,6 +218,24 @@ def test_a_case_that_main_fails_now_too_is_no_fault_of_the_change_in_the_table()
     summary = replace(summary, comparison=replace(summary.compared, cells=(cell,)))
     (row,) = findings(summary).rows
     assert (row.base, row.base_now, row.note) == ("3/3", "0/10", "not this change")
+
+
+@pytest.mark.parametrize("text", [terminal_of, comment_of])
+def test_a_variant_that_main_has_lost_too_is_said_to_be_no_fault_of_the_change(
+    text: Callable[[Summary], str],
+) -> None:
+    summary = compared({"a": "PPF"}, {"a": "PPP"})
+    assert summary.compared
+    (variant,) = summary.compared.variants
+    now = RatesNow(rounds=3, here=0.79, main=0.8, p=0.4, main_fell=True)
+    comparison = replace(
+        summary.compared,
+        variants=[replace(variant, now=now)],
+        main_now=MainNow(name="main (0123456)"),
+    )
+    shown = " ".join(text(replace(summary, comparison=comparison)).split())
+    assert "below the reports of main, but so is main (0123456) now" in shown.replace("\u200b", "")
+    assert "79 % here, 80 % there: not this change" in shown
 
 
 @pytest.mark.parametrize(
