@@ -230,7 +230,7 @@ def test_a_variant_that_main_has_lost_too_is_said_to_be_no_fault_of_the_change(
     now = RatesNow(rounds=3, here=0.79, main=0.8, p=0.4, main_fell=True)
     comparison = replace(
         summary.compared,
-        variants=[replace(variant, now=now)],
+        variants=(replace(variant, now=now),),
         main_now=MainNow(name="main (0123456)"),
     )
     shown = " ".join(text(replace(summary, comparison=comparison)).split())
