@@ -17,6 +17,7 @@ from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
 from ci_evals.executors import ExecutorOptions, parse_executor
 from ci_evals.files import check_folder
+from ci_evals.invocation import Invocation, Watcher
 from ci_evals.library import Report, as_baseline
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import SuiteReport
@@ -24,7 +25,7 @@ from ci_evals.model.result import Result
 from ci_evals.reports.files import write_reports
 from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize
-from ci_evals.session import Invocation, Watcher, execute
+from ci_evals.session import execute
 from ci_evals.suite import load
 from ci_evals.suite.checks import describe_size
 from ci_evals.suite.load import UNLIMITED

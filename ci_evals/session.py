@@ -8,10 +8,6 @@ import time
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -27,14 +23,13 @@ from contextlib import (
 )
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import ceil, fsum
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.interrupt import Stop
 from ci_evals.engine.journal import (
-    JOURNAL,
     Header,
     Journal,
     check_writable,
@@ -42,10 +37,10 @@ from ci_evals.engine.journal import (
     headers,
     read_lines,
 )
-from ci_evals.engine.recordings import Recordings, Trace, load_results
+from ci_evals.engine.recordings import Recordings
 from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
-from ci_evals.errors import ConfigError, UsageError
+from ci_evals.errors import ConfigError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, add_tallies, reported_cells
 from ci_evals.gate.cells import base_keys, match_cells
@@ -56,53 +51,49 @@ from ci_evals.gate.wording.comparisons import (
     failed_round_sentence,
     outage_sentence,
 )
+from ci_evals.invocation import (
+    Invocation,
+    OtherSide,
+    Watcher,
+    missing_shards,
+    missing_shards_clause,
+)
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import (
     CellKey,
     RunPlan,
-    Shard,
-    cells_of_shard,
     plan_further_runs,
     plan_runs,
 )
 from ci_evals.model.report import (
-    Checkout,
     Looks,
     MainCost,
     MainNow,
     Resumption,
     RunOnMain,
     RunRecord,
-    SuiteInfo,
     SuiteReport,
     move_records,
 )
-from ci_evals.model.result import Result, RunError, decode_result
+from ci_evals.model.result import RunError, decode_result
 from ci_evals.model.ruler import MainRules, Ruler, StoredAnswers
-from ci_evals.model.rules import Budget, Gate
+from ci_evals.model.rules import Gate
 from ci_evals.model.settings import ChangedSettings, SuiteSettings
-from ci_evals.providers.base import ProviderOptions
 from ci_evals.redaction import Redactor
-from ci_evals.release import __version__
 from ci_evals.reports.files import remove_reports
 from ci_evals.reports.view import reasons_of
 from ci_evals.suite.types import CheckedSuite
 
 if TYPE_CHECKING:
+    from ci_evals.alongside import Alongside, RunMain
     from ci_evals.gate.confirmation import FurtherRuns
     from ci_evals.ruling import Ruling
 
 T = TypeVar("T")
 _Outcomes = Mapping[CellKey, Sequence[RunOnMain]]
 """Main's runs of each cell, in order."""
-_RunMain = Callable[[Callable[[MainCost], None], Callable[[], None]], Coroutine[Any, Any, T]]
-"""Has main run something; its arguments note what that costs, and when it begins."""
 
 MAX_NAMES = 5
-MAIN_TAKES_AT_MOST = 3
-"""Main may take so many times as long as the change's planned runs."""
-MAIN_STARTS_WITHIN_S = 60.0
-"""Seconds that main may take besides, for its start."""
 MAIN_ALONE_WITHIN_S = 3600.0
 """Seconds that main may take where it runs first: how long the change takes is not known yet."""
 PAIR_WITHIN_S = 1800.0
@@ -110,226 +101,11 @@ PAIR_WITHIN_S = 1800.0
 DAY_S = 24 * 60 * 60.0
 
 
-class OtherSide(AbstractAsyncContextManager["OtherSide"], Protocol):
-    """Main's code, which runs the same suite alongside the change.
-
-    The end of the context ends what it has started.
-    """
-
-    def take_over(self, journals: Iterable[Path]) -> None:
-        """Take over main's runs from journals of earlier attempts of the same job."""
-
-    @property
-    def name(self) -> str:
-        """The branch and its commit: `main (0123456)`."""
-
-    @property
-    def changed_surroundings(self) -> str:
-        """Which file that both sides run in differs from main's; empty if none does."""
-
-    @property
-    def preparing_s(self) -> float:
-        """Seconds that main's files may still take to be prepared, by a command of its suite."""
-
-    @property
-    def shares_resources(self) -> bool:
-        """True if a service or a fixture of the two sides occupies the same port or database."""
-
-    @property
-    def takes_turns(self) -> bool:
-        """True if the two sides cannot run at once: for that, or as calls are made one by one."""
-
-    async def run_plan(
-        self, note_spending: Callable[[MainCost], None], note_begin: Callable[[], None]
-    ) -> Baseline | NoComparison:
-        """Run the plan once, and return the report as a baseline, or why there is none.
-
-        `note_begin` is called when everything is open, and the first run begins. Each call of
-        `note_spending` is told what main has cost so far.
-        """
-
-    async def describe(self) -> MainRules | NoComparison:
-        """Return what main's suite asks and expects, or why that is not known."""
-
-    async def show_cases(self, names: Sequence[str]) -> Sequence[Case] | NoComparison:
-        """Return cases of main's suite without what is expected, or why they are not known."""
-
-    async def grade(
-        self, answers: StoredAnswers, note_spending: Callable[[MainCost], None]
-    ) -> Sequence[bool | None] | NoComparison:
-        """Return whether each answer passes main's checks, or why that is not known.
-
-        Judges cost: each call of `note_spending` is told what main has cost so far.
-        """
-
-    async def run_cells(
-        self,
-        runs: Mapping[CellKey, int],
-        note_spending: Callable[[MainCost], None],
-        note_begin: Callable[[], None],
-    ) -> Mapping[CellKey, Sequence[RunOnMain]] | NoComparison:
-        """Run cells of main's suite so many further times, and return these runs, in order.
-
-        Cells that main does not have are left out.
-        """
-
-    def results(self, cells: Collection[CellKey]) -> Iterator[Result]:
-        """Yield the results of some cells of main's suite so far, in the order of finishing.
-
-        Raises:
-            StorageError: they cannot be read.
-        """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Invocation:
-    """A suite to run, and how.
-
-    Args:
-        suite: the suite.
-        journal: where results are written.
-        resume: continue that journal instead of starting a new one.
-        sources: journals whose results are reused.
-        merge: reuse errored runs as well; the sources are shards of this suite.
-        run_missing: run cells without a result; otherwise only report.
-        beyond_plan: run each of these cells so many times beyond its planned runs, and nothing
-            else; None for the plan.
-        shard: run only this share of the cells.
-        durations_s: the mean duration of a run of each cell, to balance shards by.
-        replay: a recording that answers before any provider is called.
-        replay_only: call no provider and no judge.
-        reusable: journals of earlier runs, for a suite that reuses answers.
-        reuse_own_code: the team's own code has not changed since; its answers are reused as well.
-        without_secrets: GitHub gives the job no secrets, so only recordings answer.
-        replayed: a recording answered in one of the sources, or in the journal that is resumed.
-        traces: answers from elsewhere by case; no provider is called then, but judges are.
-        checkout: the commit under test.
-        run_id: identifies a new journal; one that is resumed keeps its own.
-        files: the folder for files in answers, where reports of an earlier run are removed; None
-            keeps none.
-        baseline: what to compare with, or why there is nothing; None for no comparison.
-        main: main's code, whose checks grade the answers where the change has edited them, and
-            which runs what would be red, too; its whole plan is run and compared with where
-            `baseline` says why there is nothing else.
-        lacks_main: why main's code is not there, although it should be; empty otherwise.
-        first: the cases to run first.
-        failed_before: the cases outside a selection that did not pass when they last ran.
-        on_default_branch: True on the default branch; None if that is unknown.
-        runs_of_main: main's number of runs of cases that have fewer here, by their ids.
-    """
-
-    suite: CheckedSuite
-    journal: Path
-    resume: bool = False
-    sources: tuple[Path, ...] = ()
-    merge: bool = False
-    run_missing: bool = True
-    beyond_plan: Mapping[CellKey, int] | None = None
-    shard: Shard | None = None
-    durations_s: Mapping[CellKey, float] = field(default_factory=dict)
-    replay: Path | None = None
-    replay_only: bool = False
-    reusable: tuple[Path, ...] = ()
-    reuse_own_code: bool = False
-    without_secrets: bool = False
-    replayed: bool = False
-    traces: Mapping[str, Sequence[Trace]] | None = None
-    checkout: Checkout = field(default_factory=Checkout)
-    run_id: str | None = None
-    files: Path | None = None
-    baseline: Baseline | NoComparison | None = None
-    main: OtherSide | None = None
-    lacks_main: str = ""
-    first: frozenset[str] = frozenset()
-    failed_before: tuple[str, ...] = ()
-    on_default_branch: bool | None = None
-    runs_of_main: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def runs_plan_of_main(self) -> bool:
-        """Return True if main's plan is run: it has left no report to be compared with."""
-        return self.main is not None and not isinstance(self.baseline, Baseline)
-
-    @property
-    def rounds(self) -> tuple[int, ...]:
-        """The rounds after which the gate looks at the results: at most three.
-
-        Every look is another chance to err, which the bounds allow for. Shards and their merge look
-        once, after the last round, as no job sees the results of the others.
-        """
-        runs, max_runs = self.suite.runs, self.suite.max_runs
-        if max_runs is None or max_runs <= runs:
-            return (runs,)
-        if self.shard or self.merge:
-            return (max_runs,)
-        return tuple(dict.fromkeys((runs, (runs + max_runs) // 2, max_runs)))
-
-    def plan(self, runs: int) -> RunPlan:
-        """Plan `runs` runs of every cell of the suite or of its shard, or what goes beyond them."""
-        suite = self.suite
-        cases = suite.cases
-        if self.runs_of_main:
-            least = self.runs_of_main
-            cases = [replace(case, runs=least.get(case.id, case.runs)) for case in cases]
-        plan = plan_runs(cases, suite.columns, runs)
-        if self.beyond_plan is not None:
-            more = [(cell, self.beyond_plan.get(key, 0)) for cell, key in enumerate(plan.keys)]
-            return plan_further_runs(plan, dict(more))
-        if self.shard is None:
-            return plan
-        return plan_runs(
-            suite.cases,
-            suite.columns,
-            runs,
-            only=cells_of_shard(plan, self.shard, self.durations_s),
-        )
-
-    def describe(self) -> SuiteInfo:
-        """Return the facts that a journal and a report state about their suite."""
-        suite = self.suite
-        return SuiteInfo(
-            name=suite.name,
-            description=suite.description,
-            file=suite.file,
-            fingerprint=suite.fingerprint,
-            runs=suite.runs,
-            version=__version__,
-            revision=self.checkout.revision,
-            dirty=self.checkout.dirty,
-            shard=str(self.shard) if self.shard else None,
-            label=suite.label,
-            run_id=self.run_id,
-            own_code=suite.own_code,
-            without_secrets=self.without_secrets,
-            replayed=self.replayed or self.replay is not None,
-            selection=suite.selection,
-            failed_before=self.failed_before,
-            on_default_branch=self.on_default_branch,
-            confirm_runs=suite.confirm_runs,
-            provider_kinds=suite.provider_kinds,
-        )
-
-
 class Executed(NamedTuple):
     """The report of an invocation, and what it is compared with."""
 
     report: SuiteReport
     baseline: Baseline | NoComparison | None
-
-
-class Watcher:
-    """Follows an invocation. This one ignores everything; subclasses show progress."""
-
-    def note_result(self, result: Result) -> None:
-        """A run has ended."""
-
-    def note_decision(self, sentence: str) -> None:
-        """The invocation adds runs to its plan, or withdraws some."""
-
-    def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
-        """Return a context that lasts as long as runs are made."""
-        del run
-        return nullcontext()
 
 
 async def execute(
@@ -361,6 +137,8 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
             # Before anything of the change is open: the two would occupy the same port.
             invocation, main_cost = await _run_main_first(invocation, main, watcher)
         else:
+            from ci_evals.alongside import halve_limits
+
             invocation = replace(invocation, suite=halve_limits(invocation.suite))
             runs_alongside = True
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
@@ -400,8 +178,13 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
                 files=invocation.files,
             )
             run.first = invocation.first
-            if main_cost is not None:
-                run.note_spending(main_cost.cost_usd, main_cost.tokens)
+            alongside = None
+            if invocation.main is not None:
+                from ci_evals.alongside import Alongside
+
+                alongside = Alongside(invocation.main, run, watcher)
+                if main_cost is not None:
+                    alongside.note_cost(main_cost)
             session = _Session(
                 invocation,
                 run,
@@ -414,7 +197,7 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
                 opening,
                 runs_alongside=runs_alongside,
                 is_halved=runs_alongside,
-                main_cost=main_cost,
+                alongside=alongside,
             )
             report = await session.execute(stop)
             return Executed(report, session.invocation.baseline)
@@ -586,7 +369,7 @@ class _Session:
         opening: what is open, to be closed while main occupies the same ports.
         runs_alongside: main's plan is run at the same time.
         is_halved: the suite is open with half of its limits, since the other half is main's.
-        main_cost: what main's code has cost so far; None if it has called nothing.
+        alongside: main's code; None if there is none.
     """
 
     invocation: Invocation
@@ -600,10 +383,9 @@ class _Session:
     opening: AsyncExitStack
     runs_alongside: bool
     is_halved: bool
-    main_cost: MainCost | None
+    alongside: "Alongside | None"
     start: float = field(default_factory=time.perf_counter)
-    _main_runs: asyncio.Task[Any] | None = None
-    _given_up: str = ""
+    _main_plan: asyncio.Task[Baseline | NoComparison] | None = None
     _ruling: "Ruling | None" = None
     _lack_of_rules: Ruler | None = None
     _changed_settings: ChangedSettings | None = None
@@ -681,79 +463,30 @@ class _Session:
         """Run main's plan within the context, if there is no other baseline; the end of the block
         ends main's runs.
         """
-        main = self.invocation.main
+        alongside = self.alongside
+        if alongside is None or not self.runs_alongside:
+            yield
+            return
         try:
-            if main is not None and self.runs_alongside:
-                self.watcher.note_decision(f"{main.name} runs alongside")
-                await self._begin_with_main(main, main.run_plan)
+            self.watcher.note_decision(f"{alongside.name} runs alongside")
+            self._main_plan = await alongside.begin(alongside.main.run_plan)
             yield
         finally:
-            await self._end_main_runs()
+            await alongside.end()
 
-    async def _begin_with_main(self, main: OtherSide, run: _RunMain[T]) -> asyncio.Task[T]:
-        """Have main run something, and return once its first run begins.
-
-        Its code may have to be prepared and loaded first. Both sides are to run in the same
-        minutes, so this side does not go ahead.
-        """
-        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def note_begin() -> None:
-            if not begun.done():
-                begun.set_result(None)
-
-        task = asyncio.create_task(run(self._note_spending, note_begin))
-        self._main_runs = task
-        either: list[asyncio.Future[Any]] = [task, begun]
-        within_s = _allowed_s(main, 0.0)
-        await asyncio.wait(either, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
-        return task
-
-    async def _end_main_runs(self) -> None:
-        if self._main_runs is not None:
-            self._main_runs.cancel()
-            await asyncio.wait([self._main_runs])
-            self._main_runs = None
+    @property
+    def _asked_main(self) -> "Alongside | None":
+        """Main's code, as long as it is asked."""
+        if self.alongside is None or self.alongside.given_up:
+            return None
+        return self.alongside
 
     async def _compare_with_main(self) -> None:
         """Wait for main's runs, if there are any: the report is then compared with them."""
-        main, runs = self.invocation.main, self._main_runs
-        if main is not None and runs is not None:
-            baseline = await self._finish_main(main, runs)
+        alongside, runs = self._asked_main, self._main_plan
+        if alongside is not None and runs is not None:
+            baseline = await alongside.finish(runs, self._duration_s())
             self.invocation = _compare_with(self.invocation, baseline, self.watcher)
-
-    async def _finish_main(
-        self, main: OtherSide, runs: asyncio.Task[Baseline | NoComparison]
-    ) -> Baseline | NoComparison:
-        """Return main's runs as a baseline, or why there are none."""
-        took_s = self._duration_s()
-        allowed_s = _allowed_s(main, took_s)
-        if not runs.done() and not self.run.stopped:
-            self.watcher.note_decision(f"waiting for the runs of {main.name}")
-            await asyncio.wait([runs], timeout=allowed_s - took_s)
-        if self.run.stopped:  # the budget is used up, maybe by main itself
-            reason = f"{main.name} was not run to its end: {self.run.stopped}"
-            return NoComparison(reason, expected=True)
-        if not runs.done():
-            return self._give_up_main(main, allowed_s)
-        return runs.result()
-
-    async def _ask_main(
-        self, main: OtherSide, answer: Awaitable[T | NoComparison]
-    ) -> T | NoComparison:
-        """Wait for an answer of main, but not forever: its code may hang."""
-        allowed_s = _allowed_s(main, self._duration_s())
-        try:
-            async with asyncio.timeout(allowed_s):
-                return await answer
-        except TimeoutError:
-            return self._give_up_main(main, allowed_s)
-
-    def _give_up_main(self, main: OtherSide, allowed_s: float) -> NoComparison:
-        """Ask nothing more of main, which has taken too long."""
-        self.invocation = replace(self.invocation, main=None)
-        self._given_up = f"{main.name} took too long: over {allowed_s:.0f} s"
-        return NoComparison(self._given_up, expected=True)
 
     # Main's checks.
 
@@ -762,13 +495,13 @@ class _Session:
 
         A change that leaves the suite as it was costs nothing here.
         """
-        invocation, main = self.invocation, self.invocation.main
+        invocation, main = self.invocation, self._asked_main
         if main is None and not invocation.lacks_main:
             return
         if invocation.shard or self.run.stopped or not self._may_differ():
             return
         if main is not None:
-            rules = await self._ask_main(main, main.describe())
+            rules = await main.ask(main.main.describe(), self._duration_s())
             if isinstance(rules, MainRules):
                 from ci_evals.ruling import Ruling
 
@@ -828,7 +561,7 @@ class _Session:
 
     async def _grade_by_main(self, evidence: _Evidence) -> None:
         """Have the answers graded by main's checks where the change has edited them."""
-        main, ruling = self.invocation.main, self._ruling
+        main, ruling = self._asked_main, self._ruling
         if main is None or ruling is None or self.run.stopped:
             return
         report = self._report(evidence)
@@ -845,9 +578,12 @@ class _Session:
         else:
             ruling.note(runs, passed)
 
-    async def _grade(self, main: OtherSide, answers: StoredAnswers) -> Sequence[bool | None] | None:
+    async def _grade(
+        self, main: "Alongside", answers: StoredAnswers
+    ) -> Sequence[bool | None] | None:
         """Return whether each answer passes main's checks; None, which is said, if nobody knows."""
-        passed = await self._ask_main(main, main.grade(answers, self._note_spending))
+        grading = main.main.grade(answers, main.note_cost)
+        passed = await main.ask(grading, self._duration_s())
         if isinstance(passed, NoComparison):
             self._note_lack_of_rules(main, passed)
             return None
@@ -858,11 +594,11 @@ class _Session:
 
         Their results are in the journal under names of their own, so that resuming keeps them.
         """
-        invocation, main, ruling = self.invocation, self.invocation.main, self._ruling
+        invocation, main, ruling = self.invocation, self._asked_main, self._ruling
         may_call = invocation.run_missing and not invocation.replay_only
         if main is None or ruling is None or not ruling.dropped or not may_call:
             return
-        cases = await self._ask_main(main, main.show_cases(ruling.dropped_to_ask))
+        cases = await main.ask(main.main.show_cases(ruling.dropped_to_ask), self._duration_s())
         if isinstance(cases, NoComparison):
             self._note_lack_of_rules(main, cases)
             return
@@ -879,7 +615,7 @@ class _Session:
         if passed is not None:
             ruling.note_dropped(runs, plan, passed)
 
-    def _note_lack_of_rules(self, main: OtherSide, why: NoComparison) -> None:
+    def _note_lack_of_rules(self, main: "Alongside", why: NoComparison) -> None:
         """Say once why main's checks grade nothing more."""
         baseline = self.invocation.baseline
         is_known = isinstance(baseline, NoComparison) and why.reason in baseline.reason
@@ -895,13 +631,6 @@ class _Session:
             if lack is not None:
                 ruler = replace(ruler, problem=lack.problem)
         return self.redactor.clean(ruler or lack)
-
-    def _note_spending(self, cost: MainCost) -> None:
-        """Count what main has spent so far; end main's runs if that uses up the budget."""
-        self.main_cost = cost
-        self.run.note_spending(cost.cost_usd, cost.tokens)
-        if self.run.stopped and self._main_runs is not None:
-            self._main_runs.cancel()
 
     # Rounds.
 
@@ -992,7 +721,7 @@ class _Session:
                 break
             # Its names are without secrets, as in the baseline.
             keys, before = report.plan.keys, evidence.confirmation
-            main = self.invocation.main
+            main = self._asked_main
             if step.on_main and main is not None:
                 names = base_keys(head, baseline)
                 evidence = await self._run_on_both_sides(main, evidence, step, keys, names)
@@ -1002,7 +731,7 @@ class _Session:
             if part is None or part is before:  # these are runs of other shards
                 break
             await self._grade_by_main(evidence)
-            if self._given_up:
+            if main is not None and main.given_up:
                 evidence = evidence._replace(main_now=self._main_to_ask())
             if part.missing:
                 break
@@ -1012,8 +741,10 @@ class _Session:
         """Return main without any run, and with the reason if it cannot run what would be red; None
         if nobody expects it to.
         """
-        main, lacks_main = self.invocation.main, self._given_up or self.invocation.lacks_main
-        if main is not None:
+        lacks_main = self.invocation.lacks_main
+        if self.alongside is not None:
+            main, lacks_main = self.alongside.main, self.alongside.given_up
+        if self.alongside is not None and not lacks_main:
             lack = main.changed_surroundings
             return MainNow(name=main.name, lack=lack, results=main.results)
         if lacks_main:
@@ -1042,7 +773,7 @@ class _Session:
 
     async def _run_on_both_sides(
         self,
-        main: OtherSide,
+        main: "Alongside",
         evidence: _Evidence,
         step: "FurtherRuns",
         keys: Sequence[CellKey],
@@ -1059,12 +790,14 @@ class _Session:
         """
         before = evidence.confirmation
         of_main = {names[key]: count for key, count in step.runs.items()}
-        run_main = partial(main.run_cells, of_main)
-        if main.takes_turns:
+        run_main = partial(main.main.run_cells, of_main)
+        if main.main.takes_turns:
             evidence, outcomes = await self._run_in_turns(main, run_main, evidence, step, keys)
         else:
             evidence, outcomes = await self._run_at_once(main, run_main, evidence, step, keys)
         after = evidence.confirmation
+        if self.run.stopped:
+            outcomes = {}  # the pairs that were cut say nothing
         if isinstance(outcomes, NoComparison):
             self.watcher.note_decision(outcomes.reason)
             lacking = MainNow(name=main.name, lack=outcomes.reason)
@@ -1077,31 +810,32 @@ class _Session:
 
     async def _run_at_once(
         self,
-        main: OtherSide,
-        run_main: _RunMain[_Outcomes | NoComparison],
+        main: "Alongside",
+        run_main: "RunMain[_Outcomes | NoComparison]",
         evidence: _Evidence,
         step: "FurtherRuns",
         keys: Sequence[CellKey],
     ) -> tuple[_Evidence, _Outcomes | NoComparison]:
         """Run cells here while main runs them, with half of the limits for each side."""
         if not self.is_halved:
+            from ci_evals.alongside import halve_limits
+
             self.is_halved = True
             await self._close(evidence)
             await self._open(halve_limits(self.invocation.suite))
         try:
-            task = await self._begin_with_main(main, run_main)
+            runs = await main.begin(run_main)
             started = time.perf_counter()
             evidence = await self._run_again(evidence, step, step.runs, keys)
             took_s = time.perf_counter() - started
-            within_s = _allowed_s(main, took_s) - took_s
-            return evidence, await self._outcomes_of_main(main, task, within_s)
+            return evidence, await main.finish(runs, took_s)
         finally:
-            await self._end_main_runs()
+            await main.end()
 
     async def _run_in_turns(
         self,
-        main: OtherSide,
-        run_main: _RunMain[_Outcomes | NoComparison],
+        main: "Alongside",
+        run_main: "RunMain[_Outcomes | NoComparison]",
         evidence: _Evidence,
         step: "FurtherRuns",
         keys: Sequence[CellKey],
@@ -1116,32 +850,19 @@ class _Session:
         evidence = await self._run_again(evidence, step, first, keys)
         if self.run.stopped:
             return evidence, {}
-        within_s = _allowed_s(main, 2 * (time.perf_counter() - started))
-        if main.shares_resources:
+        took_s = 2 * (time.perf_counter() - started)
+        if main.main.shares_resources:
             await self._close(evidence)
         try:
-            task = await self._begin_with_main(main, run_main)
-            outcomes = await self._outcomes_of_main(main, task, within_s)
+            runs = await main.begin(run_main)
+            outcomes = await main.finish(runs, took_s)
         finally:
-            await self._end_main_runs()
-        if main.shares_resources:
+            await main.end()
+        if main.main.shares_resources:
             await self._open(self.invocation.suite)
         if not self.run.stopped:
             evidence = await self._run_again(evidence, step, rest, keys)
         return evidence, outcomes
-
-    async def _outcomes_of_main(
-        self, main: OtherSide, task: asyncio.Task[_Outcomes | NoComparison], within_s: float
-    ) -> _Outcomes | NoComparison:
-        """Wait for main's runs, but not forever, and return them."""
-        if not task.done() and not self.run.stopped:
-            self.watcher.note_decision(f"waiting for the runs of {main.name}")
-            await asyncio.wait([task], timeout=within_s)
-        if task.done() and not task.cancelled():
-            return task.result()
-        if self.run.stopped:
-            return {}  # the pairs that were cut say nothing
-        return self._give_up_main(main, within_s)
 
     async def _close(self, evidence: _Evidence) -> None:
         """Close everything that this side calls, its services and fixtures included."""
@@ -1231,8 +952,8 @@ class _Session:
         runs = number_of(max(step.runs.values()), "more run")
         if min(step.runs.values()) < max(step.runs.values()):
             runs = f"up to {runs}"
-        if step.on_main and self.invocation.main is not None:
-            runs = f"{runs}, as on {self.invocation.main.name},"
+        if step.on_main and self.alongside is not None:
+            runs = f"{runs}, as on {self.alongside.name},"
         if step.why in ("doubt", "would be red"):
             cells = number_of(len(step.runs), "cell")
             named = _first_names(str(variant) for variant in step.variants)
@@ -1346,6 +1067,10 @@ class _Session:
         # A merge is reported as one run, unless a line of a journal was lost.
         takes_over = self.continued and (not invocation.merge or part.resumption.torn)
 
+        main_cost = None
+        if self.alongside is not None and part is evidence.planned:
+            main_cost = self.alongside.cost
+
         def lines(indices: Iterable[int]) -> Iterator[bytes]:
             return read_lines(invocation.journal, [records[index].offset for index in indices])
 
@@ -1365,7 +1090,7 @@ class _Session:
             ruler=self._ruler(part.plan),
             changed_settings=self._changed_settings,
             main_now=evidence.main_now if part is evidence.planned else None,
-            main_cost=self.main_cost if part is evidence.planned else None,
+            main_cost=main_cost,
         )
 
     def _duration_s(self) -> float:
@@ -1387,86 +1112,12 @@ class _Session:
         return [self.redactor.clean(case) for case in self.invocation.suite.cases]
 
 
-def _allowed_s(main: OtherSide, took_s: float) -> float:
-    """Return the seconds that main may take for what the change took `took_s` for."""
-    return MAIN_TAKES_AT_MOST * took_s + MAIN_STARTS_WITHIN_S + main.preparing_s
-
-
-def halve_limits(suite: CheckedSuite) -> CheckedSuite:
-    """Return a suite with half of the calls at once, and half of the declared rates.
-
-    The other half is for main, which runs at the same time.
-    """
-    return replace(
-        suite,
-        max_concurrency=max(1, suite.max_concurrency // 2),
-        providers=tuple(map(_halve, suite.providers)),
-        judges=tuple(map(_halve, suite.judges)),
-    )
-
-
-def halve_budget(budget: Budget) -> Budget:
-    """Return a budget with half of the money and of the tokens."""
-    cost_usd, tokens = budget.max_cost_usd, budget.max_tokens
-    if cost_usd is not None:
-        cost_usd /= 2
-    if tokens is not None:
-        tokens /= 2
-    return replace(budget, max_cost_usd=cost_usd, max_tokens=tokens)
-
-
-def _halve(options: ProviderOptions) -> ProviderOptions:
-    at_once, rpm, tpm = options.max_concurrency, options.rpm, options.tpm
-    if at_once is not None and at_once != "unlimited":
-        at_once = max(1, at_once / 2)
-    if rpm is not None:
-        rpm /= 2
-    if tpm is not None:
-        tpm /= 2
-    return replace(options, max_concurrency=at_once, rpm=rpm, tpm=tpm)
-
-
 def _indices(report: SuiteReport, variant: Variant) -> list[int]:
     """Return the indices in the plan of a variant's runs."""
     indices: list[int] = []
     for cell in report.cells_of(variant):
         indices += report.plan.indices(cell)
     return indices
-
-
-def known_durations(path: Path) -> Mapping[CellKey, float]:
-    """Return the mean duration of a run of each cell in an earlier journal or report.json, in
-    seconds.
-
-    Raises:
-        StorageError: it is neither.
-    """
-    seen: dict[CellKey, list[float]] = {}
-    for result in load_results(path / JOURNAL if path.is_dir() else path):
-        seen.setdefault((result.case, result.provider, result.prompt), []).append(result.latency_s)
-    # An exact sum: shards must agree on the means, though the order of lines may differ.
-    return {key: fsum(latencies) / len(latencies) for key, latencies in seen.items()}
-
-
-def check_sources(invocation: Invocation) -> None:
-    """Refuse to merge journals that do not belong together.
-
-    Raises:
-        StorageError: a journal cannot be read.
-        UsageError: a journal is of another suite, or is the one to be written.
-    """
-    for path in invocation.sources:
-        if path.resolve() == invocation.journal.resolve():
-            raise UsageError(
-                f"{path} is one of the journals to merge: choose another --out for the result"
-            )
-        for header in headers(path)[-1:]:  # earlier invocations may have been of an earlier version
-            if header.suite.fingerprint != invocation.suite.fingerprint:
-                raise UsageError(
-                    f"{path} is of another suite than {invocation.suite.file}"
-                    f" ({header.suite.name!r} at {header.suite.file}), another version of it,"
-                    " or other --runs or --providers"
-                )
 
 
 def _first_names(cases: Iterable[str]) -> str:
@@ -1476,25 +1127,3 @@ def _first_names(cases: Iterable[str]) -> str:
     if len(names) > MAX_NAMES:
         named += ", …"
     return named
-
-
-def missing_shards(sources: Iterable[Path]) -> list[Shard]:
-    """Return the shards that have no journal among `sources`."""
-    present = set()
-    for path in sources:
-        for header in headers(path)[-1:]:
-            if header.suite.shard is not None:
-                present.add(Shard.parse(header.suite.shard))
-    missing = []
-    for total in sorted({shard.of for shard in present}):
-        every = [Shard(number, total) for number in range(1, total + 1)]
-        missing += [shard for shard in every if shard not in present]
-    return missing
-
-
-def missing_shards_clause(missing: Sequence[Shard]) -> str:
-    """`shard 2/5 is missing`, `shards 2/5, 5/5 are missing`."""
-    names = ", ".join(map(str, missing))
-    if len(missing) == 1:
-        return f"shard {names} is missing"
-    return f"shards {names} are missing"

@@ -15,8 +15,8 @@ from ci_evals.engine.traces import match_traces, read_traces
 from ci_evals.errors import UsageError
 from ci_evals.format import number_of
 from ci_evals.hosts import ArtifactNames, Posting
+from ci_evals.invocation import Invocation
 from ci_evals.providers.mock import Mock
-from ci_evals.session import Invocation
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import RESULTS
 

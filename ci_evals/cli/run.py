@@ -53,6 +53,14 @@ from ci_evals.hosts import (
     Previous,
     find_previous,
 )
+from ci_evals.invocation import (
+    Invocation,
+    Watcher,
+    check_sources,
+    known_durations,
+    missing_shards,
+    missing_shards_clause,
+)
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import CellKey, Shard
 from ci_evals.model.report import Checkout, SuiteReport
@@ -64,15 +72,7 @@ from ci_evals.reports.findings import findings
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.view import run_again
-from ci_evals.session import (
-    Invocation,
-    Watcher,
-    check_sources,
-    execute,
-    known_durations,
-    missing_shards,
-    missing_shards_clause,
-)
+from ci_evals.session import execute
 from ci_evals.streams import redirect_prints
 from ci_evals.suite.configs import find_configs
 from ci_evals.suite.environment import read_dotenv

@@ -26,6 +26,7 @@ from ci_evals.engine.main_checks import KeptGrades, grade_stored
 from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, ConfigError, UsageError, describe_exception
 from ci_evals.files import write_atomically
+from ci_evals.invocation import Invocation, Watcher
 from ci_evals.merge_base.environment import is_of_change
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, plan_runs
@@ -36,7 +37,7 @@ from ci_evals.providers.subprocess import kill_all
 from ci_evals.redaction import Redactor
 from ci_evals.reports import report_json
 from ci_evals.reports.summary import summarize
-from ci_evals.session import Invocation, Watcher, execute, halve_budget, halve_limits
+from ci_evals.session import execute
 from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.overrides import Overrides, apply_overrides
@@ -261,6 +262,8 @@ class _Main:
     @cached_property
     def _suite(self) -> CheckedSuite:
         """The suite as it is run: its plan once, without anything that depends on the results."""
+        from ci_evals.alongside import halve_budget, halve_limits
+
         named, suite = self._named, self._loaded
         if named.takes_turns:
             suite = replace(suite, budget=halve_budget(suite.budget))

@@ -19,9 +19,10 @@ from ci_evals import Case, Suite, UserTurn, evaluate_sync
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import ConfigError
 from ci_evals.graders import NotEmpty
+from ci_evals.invocation import Invocation
 from ci_evals.model.response import Usage
 from ci_evals.model.result import Result
-from ci_evals.session import Invocation, execute
+from ci_evals.session import execute
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.overrides import Overrides
 

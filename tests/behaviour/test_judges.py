@@ -12,7 +12,8 @@ from suites import write_suite
 
 from ci_evals.api import evaluate
 from ci_evals.engine.journal import JOURNAL
-from ci_evals.session import Invocation, execute
+from ci_evals.invocation import Invocation
+from ci_evals.session import execute
 from ci_evals.suite.load import load_suite
 
 PASSES = '{"reason": "Fine.", "verdict": "pass"}'

@@ -17,10 +17,11 @@ from processes import Finished, ci_evals, finished, start
 from suites import ECHO, chat, write_suite
 
 from ci_evals.engine.journal import JOURNAL
+from ci_evals.invocation import Invocation, known_durations
 from ci_evals.model.plan import Shard
 from ci_evals.reports.files import write_reports
 from ci_evals.reports.summary import summarize
-from ci_evals.session import Invocation, execute, known_durations
+from ci_evals.session import execute
 from ci_evals.suite.load import load_suite
 
 SHARDS = 5

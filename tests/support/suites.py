@@ -9,8 +9,9 @@ from leftovers import report_in
 from processes import Finished, ci_evals
 
 from ci_evals.engine.journal import JOURNAL
+from ci_evals.invocation import Invocation, Watcher
 from ci_evals.model.report import SuiteReport
-from ci_evals.session import Invocation, Watcher, execute
+from ci_evals.session import execute
 from ci_evals.suite.load import load_suite
 
 ONE_CASE = {"id": "greeting", "input": "hello", "expect": [{"equals": "hello"}]}

@@ -109,7 +109,7 @@ async def test_main_that_hangs_is_given_up(tmp_path: Path) -> None:
     shop = repository_with_agent(tmp_path, cases=[APPLE, BREAD], timeout_s=600)
     shop.commit({"agent.py": "import time\n\ndef answer(question):\n    time.sleep(600)\n"})
     shop.write(CHANGED)
-    ended = await against_main(tmp_path, constants={"ci_evals.session.MAIN_STARTS_WITHIN_S": 1.5})
+    ended = await against_main(tmp_path, constants={"ci_evals.alongside.MAIN_STARTS_WITHIN_S": 1.5})
     assert ended.code == 0, ended.out + ended.err
     assert "took too long: over" in ended.err
     assert sides(tmp_path) == (OF_CHANGE, frozenset())

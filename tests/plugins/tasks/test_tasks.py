@@ -16,10 +16,11 @@ from processes import ci_evals, finished, start, until
 from suites import run_in_process, write_suite, write_task
 
 from ci_evals.errors import ConfigError, StorageError
+from ci_evals.invocation import Invocation
 from ci_evals.model.case import CaseOverrides
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
-from ci_evals.session import Invocation, execute
+from ci_evals.session import execute
 from ci_evals.suite.load import load_suite
 
 pytestmark = pytest.mark.skipif(

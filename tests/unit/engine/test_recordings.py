@@ -17,12 +17,12 @@ from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import JOURNAL, read_results
 from ci_evals.engine.recordings import Recordings, load_results
 from ci_evals.errors import StorageError
+from ci_evals.invocation import Watcher
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.result import Result, RunError, decode_result, encode_result
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
-from ci_evals.session import Watcher
 from ci_evals.suite.load import load_suite
 
 Edit = Callable[[Result], Result]
