@@ -148,6 +148,32 @@ def main_runs() -> Rows:
     }
 
 
+def main_runs_variants() -> Rows:
+    """Return suites of several variants of which main's code runs, too."""
+    rows = {}
+    for variants, reports in ((6, 1), (6, 10), (3, 10), (2, 10)):
+        suite = BETA._replace(variants=variants, reports=reports)
+        quiet = Story(main_runs=True)
+        stories = {
+            "nothing changed": quiet,
+            "the vendor changed all by 10 points": quiet._replace(vendor=falls(0.1)),
+            "10 % of main's cases fell to half": quiet._replace(
+                vendor=breaks(0.1, times=0.5, variants=variants, on=variants)
+            ),
+            "10 % of the cases die on all": quiet._replace(
+                change=breaks(0.1, variants=variants, on=variants)
+            ),
+            "10 % die on one": quiet._replace(change=breaks(0.1, variants=variants, on=1)),
+            "10 % fall to half on all": quiet._replace(
+                change=breaks(0.1, times=0.5, variants=variants, on=variants)
+            ),
+        }
+        for name, story in stories.items():
+            title = f"main runs, {variants} variants, {number_of(reports, 'base report')}: {name}"
+            rows[title] = (suite, story)
+    return rows
+
+
 def several_variants() -> Rows:
     """Return suites of several variants, of which cases break on all, or on one."""
     rows = {}
@@ -167,6 +193,7 @@ def several_variants() -> Rows:
 
 TABLES: Mapping[str, Rows] = {
     "main's code runs, too": main_runs(),
+    "main's code runs, too; several variants": main_runs_variants(),
     "nothing changed": NOTHING_CHANGED,
     "nothing changed, common luck": COMMON_LUCK,
     "the pull request broke something": BROKEN,

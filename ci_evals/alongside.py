@@ -68,26 +68,22 @@ class Alongside:
         task = asyncio.create_task(run(self.note_cost, note_begin))
         self._runs = task
         either: list[asyncio.Future[Any]] = [task, begun]
-        within_s = self._allowed_s(0.0)
+        within_s = self.allowed_s(0.0)
         await asyncio.wait(either, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         return task
 
-    async def finish(self, runs: asyncio.Task[T | NoComparison], took_s: float) -> T | NoComparison:
-        """Wait for main's runs, but not forever, and return what has become of them.
-
-        Args:
-            runs: what it runs.
-            took_s: seconds that this side has taken for the same.
-        """
-        allowed_s = self._allowed_s(took_s)
+    async def finish(
+        self, runs: asyncio.Task[T | NoComparison], within_s: float
+    ) -> T | NoComparison:
+        """Wait for main's runs, but not forever, and return what has become of them."""
         if not runs.done() and not self._run.stopped:
             self._watcher.note_decision(f"waiting for the runs of {self.name}")
-            await asyncio.wait([runs], timeout=allowed_s - took_s)
+            await asyncio.wait([runs], timeout=within_s)
         if self._run.stopped:  # the budget is used up, maybe by main itself
             reason = f"{self.name} was not run to its end: {self._run.stopped}"
             return NoComparison(reason, expected=True)
         if not runs.done():
-            return self._give_up(allowed_s)
+            return self._give_up(within_s)
         return runs.result()
 
     async def end(self) -> None:
@@ -104,18 +100,18 @@ class Alongside:
             answer: the answer.
             took_s: seconds that this side has taken so far.
         """
-        allowed_s = self._allowed_s(took_s)
+        within_s = self.allowed_s(took_s)
         try:
-            async with asyncio.timeout(allowed_s):
+            async with asyncio.timeout(within_s):
                 return await answer
         except TimeoutError:
-            return self._give_up(allowed_s)
+            return self._give_up(within_s)
 
-    def _give_up(self, allowed_s: float) -> NoComparison:
-        self.given_up = f"{self.name} took too long: over {allowed_s:.0f} s"
+    def _give_up(self, within_s: float) -> NoComparison:
+        self.given_up = f"{self.name} took too long: over {within_s:.0f} s"
         return NoComparison(self.given_up, expected=True)
 
-    def _allowed_s(self, took_s: float) -> float:
+    def allowed_s(self, took_s: float) -> float:
         """Return the seconds that main may take for what this side took `took_s` for."""
         return MAIN_TAKES_AT_MOST * took_s + MAIN_STARTS_WITHIN_S + self.main.preparing_s
 

@@ -32,7 +32,6 @@ from ci_evals.engine.interrupt import Stop
 from ci_evals.engine.journal import (
     Header,
     Journal,
-    check_writable,
     first_header,
     headers,
     read_lines,
@@ -53,7 +52,6 @@ from ci_evals.gate.wording.comparisons import (
 )
 from ci_evals.invocation import (
     Invocation,
-    OtherSide,
     Watcher,
     missing_shards,
     missing_shards_clause,
@@ -67,7 +65,6 @@ from ci_evals.model.plan import (
 )
 from ci_evals.model.report import (
     Looks,
-    MainCost,
     MainNow,
     Resumption,
     RunOnMain,
@@ -129,18 +126,12 @@ async def execute(
 
 
 async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Executed:
-    main_cost = None
     main = invocation.main
-    runs_alongside = False
-    if main is not None and invocation.runs_plan_of_main:
-        if main.takes_turns:
-            # Before anything of the change is open: the two would occupy the same port.
-            invocation, main_cost = await _run_main_first(invocation, main, watcher)
-        else:
-            from ci_evals.alongside import halve_limits
+    is_halved = main is not None and invocation.runs_plan_of_main and not main.takes_turns
+    if is_halved:
+        from ci_evals.alongside import halve_limits
 
-            invocation = replace(invocation, suite=halve_limits(invocation.suite))
-            runs_alongside = True
+        invocation = replace(invocation, suite=halve_limits(invocation.suite))
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
     invocation = _with_absolute_paths(invocation)
     # Nothing in the results folder is replaced until everything is open: a mistake in the suite
@@ -183,8 +174,6 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
                 from ci_evals.alongside import Alongside
 
                 alongside = Alongside(invocation.main, run, watcher)
-                if main_cost is not None:
-                    alongside.note_cost(main_cost)
             session = _Session(
                 invocation,
                 run,
@@ -195,36 +184,11 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
                 continued,
                 time.time(),
                 opening,
-                runs_alongside=runs_alongside,
-                is_halved=runs_alongside,
+                is_halved=is_halved,
                 alongside=alongside,
             )
             report = await session.execute(stop)
             return Executed(report, session.invocation.baseline)
-
-
-async def _run_main_first(
-    invocation: Invocation, main: OtherSide, watcher: Watcher
-) -> tuple[Invocation, MainCost | None]:
-    """Return an invocation with main's runs as its baseline, or why there are none; and what they
-    have cost.
-    """
-    main_cost = None
-
-    def note_spending(cost: MainCost) -> None:
-        nonlocal main_cost
-        main_cost = cost
-
-    check_writable(invocation.journal)
-    watcher.note_decision(f"running {main.name}")
-    try:
-        async with asyncio.timeout(MAIN_ALONE_WITHIN_S):
-            baseline = await main.run_plan(note_spending, lambda: None)
-    except TimeoutError:
-        reason = f"{main.name} took too long: over {MAIN_ALONE_WITHIN_S:.0f} s"
-        baseline = NoComparison(reason, expected=True)
-        invocation = replace(invocation, main=None)  # it would hang again
-    return _compare_with(invocation, baseline, watcher), main_cost
 
 
 def _compare_with(
@@ -367,7 +331,6 @@ class _Session:
         continued: the journals of earlier invocations.
         started_at: seconds since 1970.
         opening: what is open, to be closed while main occupies the same ports.
-        runs_alongside: main's plan is run at the same time.
         is_halved: the suite is open with half of its limits, since the other half is main's.
         alongside: main's code; None if there is none.
     """
@@ -381,10 +344,11 @@ class _Session:
     continued: Sequence[Path]
     started_at: float
     opening: AsyncExitStack
-    runs_alongside: bool
     is_halved: bool
     alongside: "Alongside | None"
     start: float = field(default_factory=time.perf_counter)
+    _evidence: _Evidence = field(init=False)
+    """What there is to report if a signal ends the runs."""
     _main_plan: asyncio.Task[Baseline | NoComparison] | None = None
     _ruling: "Ruling | None" = None
     _lack_of_rules: Ruler | None = None
@@ -398,11 +362,12 @@ class _Session:
         self.journal.start(
             Header(suite=invocation.describe(), started_at=self.started_at, planned=plan.total)
         )
-        evidence = _Evidence(self._take_over(plan, {}))
+        evidence = _Evidence(self._take_over(plan, {}), main_now=self._main_to_ask())
+        self._evidence = evidence
         evidence.planned.load_into(run)
         try:
             watching = self.watcher.watch(run) if invocation.run_missing else nullcontext()
-            async with watching, self._main_alongside():
+            async with watching, self._main_alongside(evidence):
                 for number, runs in enumerate(invocation.rounds, 1):
                     evidence = self._plan_round(evidence, number, runs)
                     evidence = await self._run_round(evidence, number)
@@ -427,6 +392,7 @@ class _Session:
         except asyncio.CancelledError:
             if stop.reason is None:
                 raise
+            evidence = self._evidence
             await run.end_setups(evidence.planned.records)
             return self._report(evidence, stop.reason)
         interrupted = run.stopped
@@ -459,20 +425,37 @@ class _Session:
     # Main alongside.
 
     @asynccontextmanager
-    async def _main_alongside(self) -> AsyncIterator[None]:
-        """Run main's plan within the context, if there is no other baseline; the end of the block
-        ends main's runs.
+    async def _main_alongside(self, evidence: _Evidence) -> AsyncIterator[None]:
+        """Run main's plan within the context, or first where the sides take turns, if there is no
+        other baseline; the end of the block ends main's runs.
         """
         alongside = self.alongside
-        if alongside is None or not self.runs_alongside:
+        if alongside is None or not self.invocation.runs_plan_of_main:
             yield
             return
         try:
-            self.watcher.note_decision(f"{alongside.name} runs alongside")
-            self._main_plan = await alongside.begin(alongside.main.run_plan)
+            if alongside.main.takes_turns:
+                await self._run_main_first(alongside, evidence)
+            else:
+                self.watcher.note_decision(f"{alongside.name} runs alongside")
+                self._main_plan = await alongside.begin(alongside.main.run_plan)
             yield
         finally:
             await alongside.end()
+
+    async def _run_main_first(self, alongside: "Alongside", evidence: _Evidence) -> None:
+        """Run main's plan before anything of this side, and compare with it."""
+        self.watcher.note_decision(f"running {alongside.name}")
+        shares_resources = alongside.main.shares_resources
+        if shares_resources:
+            # It was only opened to find mistakes, before anything is paid for.
+            await self._close(evidence)
+        runs = await alongside.begin(alongside.main.run_plan)
+        baseline = await alongside.finish(runs, MAIN_ALONE_WITHIN_S)
+        self.invocation = _compare_with(self.invocation, baseline, self.watcher)
+        if shares_resources:
+            await self._open(self.invocation.suite)
+        evidence.planned.load_into(self.run)
 
     @property
     def _asked_main(self) -> "Alongside | None":
@@ -485,7 +468,8 @@ class _Session:
         """Wait for main's runs, if there are any: the report is then compared with them."""
         alongside, runs = self._asked_main, self._main_plan
         if alongside is not None and runs is not None:
-            baseline = await alongside.finish(runs, self._duration_s())
+            took_s = self._duration_s()
+            baseline = await alongside.finish(runs, alongside.allowed_s(took_s) - took_s)
             self.invocation = _compare_with(self.invocation, baseline, self.watcher)
 
     # Main's checks.
@@ -704,8 +688,6 @@ class _Session:
         invocation = self.invocation
         suite = invocation.suite
         is_whole = invocation.shard is None and invocation.run_missing
-        if is_whole and not invocation.replay_only:
-            evidence = evidence._replace(main_now=self._main_to_ask())
         while not self.run.stopped:
             report = self._report(evidence)
             head = reported_cells(report, suite.gate, unplanned=True)
@@ -730,6 +712,7 @@ class _Session:
             part = evidence.confirmation
             if part is None or part is before:  # these are runs of other shards
                 break
+            self._evidence = evidence
             await self._grade_by_main(evidence)
             if main is not None and main.given_up:
                 evidence = evidence._replace(main_now=self._main_to_ask())
@@ -741,7 +724,10 @@ class _Session:
         """Return main without any run, and with the reason if it cannot run what would be red; None
         if nobody expects it to.
         """
-        lacks_main = self.invocation.lacks_main
+        invocation = self.invocation
+        if invocation.shard is not None or not invocation.run_missing or invocation.replay_only:
+            return None  # a part of the suite, or of its answers, is no evidence
+        lacks_main = invocation.lacks_main
         if self.alongside is not None:
             main, lacks_main = self.alongside.main, self.alongside.given_up
         if self.alongside is not None and not lacks_main:
@@ -762,12 +748,13 @@ class _Session:
         part = self._add_runs(evidence, keys, runs)
         if part is None:
             return evidence
+        self._evidence = evidence._replace(confirmation=part)
         if part.missing:
             self.watcher.note_decision(self._describe(part, step))
         cells = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
         part.load_into(self.run, f"running {number_of(cells, 'cell')} again")
         await self.run.run()
-        return evidence._replace(confirmation=part)
+        return self._evidence
 
     # What both sides run.
 
@@ -797,7 +784,7 @@ class _Session:
             evidence, outcomes = await self._run_at_once(main, run_main, evidence, step, keys)
         after = evidence.confirmation
         if self.run.stopped:
-            outcomes = {}  # the pairs that were cut say nothing
+            return evidence  # the pairs that were cut say nothing
         if isinstance(outcomes, NoComparison):
             self.watcher.note_decision(outcomes.reason)
             lacking = MainNow(name=main.name, lack=outcomes.reason)
@@ -828,7 +815,7 @@ class _Session:
             started = time.perf_counter()
             evidence = await self._run_again(evidence, step, step.runs, keys)
             took_s = time.perf_counter() - started
-            return evidence, await main.finish(runs, took_s)
+            return evidence, await main.finish(runs, main.allowed_s(took_s) - took_s)
         finally:
             await main.end()
 
@@ -850,12 +837,12 @@ class _Session:
         evidence = await self._run_again(evidence, step, first, keys)
         if self.run.stopped:
             return evidence, {}
-        took_s = 2 * (time.perf_counter() - started)
+        within_s = main.allowed_s(2 * (time.perf_counter() - started))
         if main.main.shares_resources:
             await self._close(evidence)
         try:
             runs = await main.begin(run_main)
-            outcomes = await main.finish(runs, took_s)
+            outcomes = await main.finish(runs, within_s)
         finally:
             await main.end()
         if main.main.shares_resources:
@@ -913,18 +900,17 @@ class _Session:
         If one of the two was taken over from an earlier invocation, the other may be of another
         day: both sides then run it again.
         """
-        if not self.continued:
-            yield from runs
-            return
-        indices = dict(part.plan.numbered(cell))
+        records = {number: part.records.get(index) for number, index in part.plan.numbered(cell)}
         for number, on_main in runs:
-            record = part.records.get(indices[number])
-            if record is None:
+            record = records.get(number)
+            if record is None:  # this side was cut
                 continue
-            (line,) = read_lines(self.invocation.journal, [record.offset])
-            earlier, later = sorted((decode_result(line).started_at, on_main.started_at))
-            if earlier >= self.started_at or later - earlier <= PAIR_WITHIN_S:
-                yield number, on_main
+            if self.continued:
+                (line,) = read_lines(self.invocation.journal, [record.offset])
+                earlier, later = sorted((decode_result(line).started_at, on_main.started_at))
+                if earlier < self.started_at and later - earlier > PAIR_WITHIN_S:
+                    continue
+            yield number, on_main
 
     def _add_runs(
         self, evidence: _Evidence, keys: Sequence[CellKey], runs: Mapping[CellKey, int]

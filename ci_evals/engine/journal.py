@@ -342,15 +342,6 @@ def without_data(response: Response) -> Response:
 # Writing.
 
 
-def check_writable(path: Path) -> None:
-    """Check that a journal can be opened for writing, before anything is paid for.
-
-    Raises:
-        StorageError: the file cannot be written, or another process is writing to it.
-    """
-    _lock(path).release()
-
-
 def _lock(path: Path) -> filelock.FileLock:
     """Lock a journal.
 

@@ -119,7 +119,7 @@ class Comparison:
     `confirmed` are the suspects that may be named, for they ran again as often as that takes;
     `unconfirmed` is the number of those that did not while others did, because they are too many.
     `main_now` has main's runs in the same minutes, which `main_collapsed` if they look like an
-    outage.
+    outage; `pending` are the runs on both sides that are missing, as they were cut.
     """
 
     baseline: Baseline
@@ -134,6 +134,7 @@ class Comparison:
     unconfirmed: int = 0
     main_now: MainNow | None = None
     main_collapsed: bool = False
+    pending: "FurtherRuns | None" = None
 
     @property
     def main(self) -> str | None:
@@ -316,11 +317,13 @@ def compare(
     matching = match_cells(head, base)
     found: Confirmation
     collapsed = False
+    pending = None
     if _main_decides(main_now, confirm_runs):
         from ci_evals.gate.both_sides import BothSides, has_collapsed_now
 
         found = BothSides(matching, confirm_runs, alpha, allowed)
         collapsed = has_collapsed_now(matching)
+        pending = found.next_runs()
     else:
         from ci_evals.gate.history_only import HistoryOnly, without_failed_repeats
 
@@ -346,6 +349,7 @@ def compare(
         unconfirmed=unconfirmed,
         main_now=main_now,
         main_collapsed=collapsed,
+        pending=pending,
     )
 
 

@@ -25,6 +25,7 @@ from ci_evals.gate.wording.bases import (
 from ci_evals.gate.wording.comparisons import (
     case_sentence,
     collapsed_main_sentence,
+    pending_sentence,
     variant_sentence,
 )
 from ci_evals.gate.wording.rules import (
@@ -162,11 +163,15 @@ def _weaker_settings(report: SuiteReport) -> Iterator[RuleVerdict]:
 
 
 def _unchecked_on_main(comparison: Comparison) -> Iterator[RuleVerdict]:
-    """Warn if something is red by history, because main could not be run."""
+    """Warn if something is not known because main could not be run, or not to the end."""
+    if comparison.pending is not None:
+        yield RuleVerdict("main", "borderline", pending_sentence(comparison.pending))
     main_now = comparison.main_now
     if main_now is None or not main_now.lack:
         return
-    if comparison.worse_variants() or comparison.select("regressed"):
+    is_red = comparison.worse_variants() or comparison.select("regressed")
+    # Main's plan was run in what the change alters: a loss by that is on both sides.
+    if is_red or comparison.baseline.alongside:
         text = f"not checked on main: {main_now.lack}"
         yield RuleVerdict("main", "borderline", text)
 

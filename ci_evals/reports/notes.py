@@ -82,10 +82,8 @@ def notes(report: SuiteReport) -> Iterator[Note]:
             title = "Interrupted"
             how = "in GitHub Actions and GitLab CI, a re-run of the job"
             reason = f"{reason}; what ran is kept, and --resume goes on from it ({how})"
-        elif report.totals.missing:
-            title = "Incomplete"
         else:
-            title = "Budget"  # it ran out during the last runs, so none is missing
+            title = "Incomplete"
         yield Note(title, reason, brief=True)
     elif lack := unknown_budget_sentence(report):
         yield Note("Budget", lack)

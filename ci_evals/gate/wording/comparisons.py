@@ -13,8 +13,11 @@ from ci_evals.model.report import Tally
 from ci_evals.stats.thresholds import FURTHER_ROUNDS, MIN_COMPARED_SHARE
 
 if TYPE_CHECKING:
+    from ci_evals.gate.confirmation import FurtherRuns
     from ci_evals.gate.history_only import Outage, RecentPool
     from ci_evals.gate.outages import FailedRound
+
+MAX_PENDING = 5
 
 
 def cell_sentence(comparison: Comparison, cell: CellComparison) -> str:
@@ -447,6 +450,16 @@ def _part_of(part: int, whole: int, noun: str) -> str:
     if part == whole > 1:
         return f"all {number_of(whole, noun)}"
     return f"{part:,} of {number_of(whole, noun)}"
+
+
+def pending_sentence(pending: "FurtherRuns") -> str:
+    """`not checked on main, as the runs ended first: refund, cancel`."""
+    subjects = [*pending.cases, *(case for case, *_ in pending.cells), *map(str, pending.variants)]
+    names = list(dict.fromkeys(name_of(subject) for subject in subjects))
+    named = ", ".join(names[:MAX_PENDING])
+    if len(names) > MAX_PENDING:
+        named += f" and {len(names) - MAX_PENDING:,} more"
+    return f"not checked on main, as the runs ended first: {named}"
 
 
 def collapsed_main_sentence(comparison: Comparison) -> str:

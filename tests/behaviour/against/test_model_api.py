@@ -192,6 +192,27 @@ async def test_pairs_of_runs_that_are_cut_neither_name_nor_clear(
     assert (bread["kind"], bread["cleared"], bread["main_now"]) == ("suspect", False, [0, 0])
     assert "regressed" not in ended.headline
     assert "not this change" not in ended.out
+    assert report["verdict"]["status"] == "borderline"
+    assert "not checked on main, as the runs ended first: bread" in ended.unwrapped
+
+
+async def test_a_signal_in_the_repeats_puts_nothing_down_to_the_change(
+    tmp_path: Path, model: Model
+) -> None:
+    """What looks worse is what the vendor changed, which main's runs would have shown."""
+    model.forgets = VENDOR
+    model.held = {"bread of the change": 3 + 2}
+    shop = shop_of(tmp_path, model, gate={"min_pass_rate": 0.1})
+    process = await start(shop.folder, "run", "--against", "main")
+    await until(lambda: calls_in(shop.folder / RESULTS) == 12 + 3)
+    process.terminate()
+    ended = await finished(process)
+    assert ended.code == 143, ended.out + ended.err
+    assert "FAIL" not in ended.headline
+    assert "fell" not in ended.out
+    assert "not checked on main, as the runs ended first: bread" in ended.unwrapped
+    report = report_in(shop.folder / RESULTS)
+    assert len(report["results"]) > 6, "finished repeats are reported"
 
 
 async def test_runs_of_another_hour_are_no_pairs(tmp_path: Path, model: Model) -> None:

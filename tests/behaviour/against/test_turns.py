@@ -1,10 +1,20 @@
 """Both sides at once, or one after the other; and a budget for both."""
 
+import signal
 import sys
 from pathlib import Path
 
 import pytest
-from repositories import APPLE, BREAD, Repository, against_main, repository_with_agent, sides
+from processes import finished, start, until
+from repositories import (
+    APPLE,
+    BREAD,
+    RESULTS,
+    Repository,
+    against_main,
+    repository_with_agent,
+    sides,
+)
 from suites import AGENT, write_suite
 
 MEETING = """
@@ -212,3 +222,45 @@ def costly_shop(folder: Path, agent: str, *, max_concurrency: int) -> Repository
     shop.commit({"agent.py": agent.replace("WHO", "main")})
     shop.write({"agent.py": agent.replace("WHO", "change")})
     return shop
+
+
+async def test_a_signal_while_main_runs_first_leaves_a_report(tmp_path: Path, port: str) -> None:
+    shop = with_service(tmp_path / "shop", port, "bread", runs=3)
+    hold = "while os.path.exists(f\"{os.environ['NOTES']}/hold\"): time.sleep(0.01)"
+    service = SERVICE.replace("WHO", "main").replace("BREAD", "bread")
+    service = service.replace("import http.server,", "import http.server, time,")
+    service = service.replace(
+        '        answer = "bread"', f'        {hold}\n        answer = "bread"'
+    )
+    change = (shop.folder / "service.py").read_text()
+    shop.commit({"service.py": service})
+    shop.write({"service.py": change})
+    (tmp_path / "hold").touch()
+    environ = {"NOTES": str(tmp_path)}
+    process = await start(shop.folder, "run", "--against", "main", environ=environ)
+    await until((tmp_path / "bread").exists)
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    assert ended.code == 130, ended.out + ended.err
+    assert "interrupted before any of the 6 runs finished" in ended.unwrapped
+    assert (shop.folder / RESULTS / "report.json").exists()
+    (tmp_path / "hold").unlink()
+    resumed = await against_main(shop.folder, "--resume", environ=environ)
+    assert resumed.code == 0, resumed.out + resumed.err
+    assert "which ran alongside" in resumed.out
+
+
+async def test_a_service_that_does_not_start_again_leaves_the_pairs_unchecked(
+    tmp_path: Path, port: str
+) -> None:
+    """It is started to find mistakes, for the planned runs, and once more after main's turn."""
+    shop = with_service(tmp_path / "shop", port, "nothing", runs=3)
+    started = "starts = open(f\"{os.environ['NOTES']}/starts\", 'a+'); starts.write('x')\n"
+    started += "starts.seek(0); assert len(starts.read()) < 3\n"
+    service = (shop.folder / "service.py").read_text()
+    shop.write({"service.py": service.replace("class Handler", f"{started}\nclass Handler")})
+    ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
+    assert "could not be opened again" in ended.unwrapped
+    assert "not checked on main, as the runs ended first: bread" in ended.unwrapped
+    assert "can't tell: 0 of 5" not in ended.unwrapped
+    assert "Traceback" not in ended.err
