@@ -131,6 +131,7 @@ class Invocation:
             which runs what would be red, too; its whole plan is run and compared with where
             `baseline` says why there is nothing else.
         lacks_main: why main's code is not there, although it should be; empty otherwise.
+        is_off: main's code is switched off outside of its suite.
         first: the cases to run first.
         failed_before: the cases outside a selection that did not pass when they last ran.
         on_default_branch: True on the default branch; None if that is unknown.
@@ -159,6 +160,7 @@ class Invocation:
     baseline: Baseline | NoComparison | None = None
     main: OtherSide | None = None
     lacks_main: str = ""
+    is_off: bool = False
     first: frozenset[str] = frozenset()
     failed_before: tuple[str, ...] = ()
     on_default_branch: bool | None = None

@@ -75,7 +75,7 @@ from ci_evals.model.report import (
 from ci_evals.model.result import RunError, decode_result
 from ci_evals.model.ruler import MainRules, Ruler, StoredAnswers
 from ci_evals.model.rules import Gate
-from ci_evals.model.settings import ChangedSettings, SuiteSettings
+from ci_evals.model.settings import ChangedSetting, ChangedSettings, SuiteSettings
 from ci_evals.redaction import Redactor
 from ci_evals.reports.files import remove_reports
 from ci_evals.reports.view import reasons_of
@@ -95,6 +95,7 @@ MAIN_ALONE_WITHIN_S = 3600.0
 """Seconds that main may take where it runs first: how long the change takes is not known yet."""
 PAIR_WITHIN_S = 1800.0
 """The longest time between a run and the one of main that it is compared with, in seconds."""
+_SWITCHED_OFF = ChangedSetting(what="main alongside", here="off", weaker=True)
 DAY_S = 24 * 60 * 60.0
 
 
@@ -362,6 +363,8 @@ class _Session:
         self.journal.start(
             Header(suite=invocation.describe(), started_at=self.started_at, planned=plan.total)
         )
+        if invocation.is_off:
+            self._changed_settings = ChangedSettings(main="main", changes=(_SWITCHED_OFF,))
         evidence = _Evidence(self._take_over(plan, {}), main_now=self._main_to_ask())
         self._evidence = evidence
         evidence.planned.load_into(run)
@@ -506,6 +509,8 @@ class _Session:
 
         is_selection = self.invocation.suite.selection is not None
         changed = compare_settings(name, here, main, is_selection=is_selection)
+        if self.invocation.is_off:
+            changed = replace(changed, changes=(_SWITCHED_OFF, *changed.changes))
         self._changed_settings = self.redactor.clean(changed)
         self.invocation = replace(self.invocation, runs_of_main=runs_of_main(here, main))
 

@@ -353,11 +353,11 @@ def _suggest_commands(summary: Summary, suite: CheckedSuite, console: Console) -
 def _open_main(
     named: Sequence[Path], against: str, posting: Posting, console: Console
 ) -> "OpenMain | None":
-    """Check out main until the command ends, unless `against` is `off`.
+    """Check out main until the command ends, unless `against` is empty.
 
     To be called before suites are loaded, since their code could change main's files.
     """
-    if against == "off":
+    if not against:
         return None
     from ci_evals.cli.against import open_main_of_job
 
@@ -685,7 +685,10 @@ def _run_suite(
 def _add_main(invocation: Invocation, main: "MainSide | NoComparison | None") -> Invocation:
     """Return an invocation with main's side, or with the reason that there is none."""
     if isinstance(main, NoComparison):
-        return replace(invocation, baseline=main, lacks_main=main.reason)
+        from ci_evals.cli.against import SwitchedOff
+
+        is_off = isinstance(main, SwitchedOff)
+        return replace(invocation, baseline=main, lacks_main=main.reason, is_off=is_off)
     return replace(invocation, main=main)
 
 

@@ -222,11 +222,12 @@ def to_against(_context: click.Context, _option: click.Parameter, value: str) ->
 
 def names_main(against: str) -> bool:
     """Return True if the user names a commit to compare with."""
-    return against not in ("auto", "off")
+    return against not in ("", "auto", "off")
 
 
 def main_to_run(against: str, baseline: BaselineChoice, host: Host, *, calls: bool) -> str:
-    """Return what to run alongside: `off`, `auto` for the base that the host knows, or a revision.
+    """Return what to run alongside: `auto` for the base that the host knows, `off` if it knows one
+    and is not to, or a revision; empty if nothing is to be run.
 
     Args:
         against: the option.
@@ -236,7 +237,7 @@ def main_to_run(against: str, baseline: BaselineChoice, host: Host, *, calls: bo
     """
     if names_main(against) or (calls and host.name and baseline == "auto"):
         return against
-    return "off"
+    return ""
 
 
 against = options.setting(

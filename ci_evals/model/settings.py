@@ -104,6 +104,7 @@ SettingName = Literal[
     "kind",
     "runs",
     "confirm_runs",
+    "main alongside",
     "gate",
     "bar",
     "critical",

@@ -8,7 +8,7 @@ from ci_evals.format import name_of, number_of
 from ci_evals.model.settings import ChangedSetting, ChangedSettings, SettingName
 
 MAX_NAMED = 3
-_ONE_BY_ONE = frozenset({"kind", "runs", "confirm_runs", "gate", "bar", "setup"})
+_ONE_BY_ONE = frozenset({"kind", "runs", "confirm_runs", "main alongside", "gate", "bar", "setup"})
 """The settings that have a value to be shown, or are not of a provider or a case."""
 
 
@@ -50,6 +50,8 @@ def _describe_value(change: ChangedSetting) -> str:
     match change.what:
         case "setup":
             return "another setup"
+        case "main alongside":
+            return "main's code is switched off outside of the suite"
         case "kind" if change.here == "mock":
             return f"{name} is a mock ({theirs})"
         case "kind":

@@ -253,7 +253,26 @@ async def test_it_can_be_switched_off(
     assert ended.ended.code == 1, "the bars are the suite's own"
     assert "ran alongside" not in ended.ended.out
     assert answers_of_main(ended) == frozenset()
-    assert (server.paths == []) == (way != "main's file")
+    weaker = "weaker than on main: main's code is switched off outside of the suite"
+    assert (weaker in " ".join(ended.ended.out.split())) == (way != "main's file")
+
+
+@pytest.mark.parametrize("has_report", [True, False], ids=["a report", "no report"])
+async def test_a_change_that_switches_main_off_is_no_pass(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer, has_report: bool
+) -> None:
+    """Its workflow does, and its check passes everything."""
+    job = open_job(tmp_path, fake, server)
+    if has_report:
+        await job.leave_report_of_main()
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    cases = [{**case, "expect": [{"not_empty": True}]} for case in (APPLE, BREAD)]
+    write_suite(job.checkout.folder, cases, **SHOP)
+    job.state = Repository(job.checkout.folder).state
+    ended = await job.pull_request(job.story.head, "--against", "off")
+    assert ended.outputs["verdict"] == "borderline"
+    (comment,) = comments(fake)
+    assert "main's code is switched off outside of the suite" in unescape(comment.body)
 
 
 @pytest.mark.parametrize("of_main", ["auto", "off"])
