@@ -9,7 +9,7 @@ from typing import Final
 
 from ci_evals.gate.bars import has_bars
 from ci_evals.gate.wording.rules import gate_rule_text
-from ci_evals.model.rules import Gate, TagRule
+from ci_evals.model.rules import Budget, Gate, TagRule
 from ci_evals.model.settings import (
     CaseSettings,
     ChangedSetting,
@@ -30,6 +30,7 @@ _LIMITS: Final = (
     "max_latency_increase",
 )
 """The rules of which a higher value, or none, lets more pass."""
+_BUDGET_LIMITS: Final = ("max_cost_usd", "max_tokens", "max_duration_s")
 _STRICTEST_FIRST: Final[Mapping[str, tuple[object, ...]]] = {
     "on_borderline": ("fail", "warn"),
     "on_regression": ("fail", "warn"),
@@ -56,11 +57,14 @@ def compare_settings(
     changes = [
         *_compare_providers(here, main),
         *_compare_numbers(here, main),
+        *_compare_budgets(here.budget, main.budget),
         *_compare_gates(here.gate, main.gate),
         *_compare_cases(here, main, is_selection=is_selection),
     ]
     if None not in (here.setup, main.setup) and here.setup != main.setup:
         changes.append(ChangedSetting(what="setup"))
+    if None not in (here.against, main.against) and here.against != main.against:
+        changes.append(ChangedSetting(what="against"))
     return ChangedSettings(main=name, changes=tuple(changes))
 
 
@@ -145,6 +149,30 @@ def _compare_numbers(here: SuiteSettings, main: SuiteSettings) -> Iterator[Chang
         yield ChangedSetting(
             what="confirm_runs", here=str(mine), main=str(theirs), weaker=mine < theirs
         )
+
+
+# The budget.
+
+
+def _compare_budgets(here: Budget | None, main: Budget | None) -> Iterator[ChangedSetting]:
+    """Yield the limits that differ. A lower one may cut the runs that would make a change red."""
+    if here is None or main is None:
+        return
+    for name in _BUDGET_LIMITS:
+        mine, theirs = getattr(here, name), getattr(main, name)
+        if mine != theirs:
+            yield ChangedSetting(
+                what="budget",
+                name=name,
+                here=_limit_text(mine),
+                main=_limit_text(theirs),
+                weaker=mine is not None and (theirs is None or mine < theirs),
+            )
+
+
+def _limit_text(limit: float | None) -> str:
+    """`2`, `0.5`, `none`."""
+    return "none" if limit is None else f"{limit:.15g}"
 
 
 # The gate.

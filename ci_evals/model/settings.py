@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ci_evals.model.fingerprint import grading_half, question_half
-from ci_evals.model.rules import ConfirmRuns, Gate
+from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,8 @@ class SuiteSettings:
         max_runs: the number of runs up to which it goes on, if it does.
         confirm_runs: the number of further runs of a suspect.
         setup: identifies what sets up every run.
+        budget: the limits of an invocation.
+        against: identifies how main's code runs alongside.
     """
 
     gate: Gate
@@ -78,6 +80,8 @@ class SuiteSettings:
     max_runs: int | None = None
     confirm_runs: ConfirmRuns | None = None
     setup: str | None = None
+    budget: Budget | None = None
+    against: str | None = None
 
     def without_identities(self) -> "SuiteSettings":
         """Return the settings with the kinds of providers alone."""
@@ -105,6 +109,7 @@ SettingName = Literal[
     "runs",
     "confirm_runs",
     "main alongside",
+    "budget",
     "gate",
     "bar",
     "critical",
@@ -114,6 +119,7 @@ SettingName = Literal[
     "removed provider",
     "new provider",
     "setup",
+    "against",
     "quarantine",
     "question",
     "checks",
@@ -128,7 +134,8 @@ class ChangedSetting:
 
     Attributes:
         what: the setting: of the suite, or of a provider or case.
-        name: the rule of the gate, the provider or the case; empty for the suite.
+        name: the rule of the gate, the limit of the budget, the provider or the case; empty for the
+            suite.
         here: its value, as it is written in a suite; empty if it is not set, or has none.
         main: its value on main, likewise.
         weaker: it makes the suite less strict, or its answers no evidence.

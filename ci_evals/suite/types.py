@@ -195,6 +195,13 @@ class Against(Options):
     ] = ()
 
 
+def against_identity(against: Against | Literal["auto", "off"]) -> str:
+    """Return a digest of how main's code runs alongside; `auto` is the same as no settings."""
+    if against == "auto":
+        against = Against()
+    return digest(against)
+
+
 _SET_BY_LOADER = {"set_by_loader": True}  # not a key of the file
 
 
@@ -392,6 +399,7 @@ class CheckedSuite(Suite):
     prompts: tuple[Prompt, ...] = ()
     cases: Sequence[Case]
     gate: Gate | None = None
+    against: Literal["auto", "off"] | Against = "auto"
     budget: Budget = _NO_BUDGET
     executor: ExecutorOptions = LOCAL
     reuse: Reuse | None = None
@@ -511,6 +519,8 @@ class CheckedSuite(Suite):
             max_runs=self.max_runs,
             confirm_runs=self.confirm_runs,
             setup=digest(setup_identity(self.setup)),
+            budget=self.budget,
+            against=against_identity(self.against),
         )
 
     def check_fingerprints(self, case: Case) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ from ci_evals.format import name_of, number_of
 from ci_evals.model.settings import ChangedSetting, ChangedSettings, SettingName
 
 MAX_NAMED = 3
-_ONE_BY_ONE = frozenset({"kind", "runs", "confirm_runs", "main alongside", "gate", "bar", "setup"})
+_ONE_BY_ONE = frozenset(
+    {"kind", "runs", "confirm_runs", "budget", "main alongside", "gate", "bar", "setup", "against"}
+)
 """The settings that have a value to be shown, or are not of a provider or a case."""
 
 
@@ -52,6 +54,8 @@ def _describe_value(change: ChangedSetting) -> str:
             return "another setup"
         case "main alongside":
             return "main's code is switched off outside of the suite"
+        case "against":
+            return "against (from the next change on)"
         case "kind" if change.here == "mock":
             return f"{name} is a mock ({theirs})"
         case "kind":
@@ -60,6 +64,8 @@ def _describe_value(change: ChangedSetting) -> str:
             return f"bar of {name} {mine} ({theirs})"
         case "runs" if change.name:
             return f"runs of {name} {mine} ({theirs})"
+        case "budget":
+            return f"budget.{name} {mine} ({theirs})"
         case "gate":
             return f"{name} {mine} ({theirs})"
         case _:
