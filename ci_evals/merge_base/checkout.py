@@ -1,11 +1,10 @@
 """Checks out main's commit into a temporary folder, without touching the user's repository."""
 
-import hashlib
 import os
 import shutil
 import tempfile
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +42,11 @@ class Worktree:
     root: Path
     folder: Path
 
+    @property
+    def modules(self) -> Path:
+        """The folder of links to packages that an import hook finds; see `link_modules`."""
+        return self.folder.parent / "modules"
+
     def counterpart(self, path: Path) -> Path:
         """Return the path that a path of the user's checkout has in main's files.
 
@@ -58,19 +62,6 @@ class Worktree:
         """Return the tracked files that match a pattern, or are in a folder of that name."""
         listed = git("ls-files", "-z", "--", *patterns, folder=self.folder)
         return [name for name in listed.split("\0") if name]
-
-    def digest(self, folders: Iterable[Path]) -> str:
-        """Return a digest of the files that git tracks in some folders of main's files.
-
-        Files that main's own code writes there are not tracked, so that they don't change it.
-        """
-        found = hashlib.blake2b(digest_size=16)
-        within = [folder.relative_to(self.folder).as_posix() for folder in folders]
-        for name in self.list_files(*within):
-            found.update(os.fsencode(name))
-            with suppress(OSError):  # removed, or a link to nowhere: then nothing is added
-                found.update((self.folder / name).read_bytes())
-        return found.hexdigest()
 
 
 @contextmanager
@@ -259,7 +250,7 @@ def link_modules(worktree: Worktree, mapping: Mapping[str, str]) -> Path | None:
     Returns:
         The folder, to be put on the import path; None if no package is in the checkout.
     """
-    folder = worktree.folder.parent / "modules"
+    folder = worktree.modules
     for name, place in mapping.items():
         path = Path(place).resolve()
         if not path.is_relative_to(worktree.root):

@@ -25,6 +25,7 @@ from ci_evals.engine.journal import MAIN_JOURNAL, headers
 from ci_evals.engine.main_checks import KeptGrades, grade_stored
 from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, ConfigError, UsageError, describe_exception
+from ci_evals.executors import LOCAL
 from ci_evals.files import write_atomically
 from ci_evals.invocation import Invocation, Watcher
 from ci_evals.merge_base.environment import is_of_change
@@ -33,6 +34,7 @@ from ci_evals.model.plan import CellKey, plan_runs
 from ci_evals.model.report import Checkout, RunOnMain, SuiteReport
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.ruler import MainRules, StoredAnswers
+from ci_evals.model.rules import Budget
 from ci_evals.providers.subprocess import kill_all
 from ci_evals.redaction import Redactor
 from ci_evals.reports import report_json
@@ -62,6 +64,7 @@ class MainSuite:
         cases: the ids of the cases to run, if main has them; None for all.
         takes_turns: the two sides never run at once, so that each has half of the budget;
             otherwise, half of the calls and of the rates are main's.
+        budget: the change's budget, which bounds main's, too, if the sides take turns.
         resume: continue the journal of an earlier process.
         sources: main's journals of earlier attempts of the same job.
     """
@@ -73,6 +76,7 @@ class MainSuite:
     overrides: Overrides
     cases: Sequence[str] | None
     takes_turns: bool
+    budget: Budget
     resume: bool
     sources: Sequence[Path]
 
@@ -266,10 +270,12 @@ class _Main:
 
         named, suite = self._named, self._loaded
         if named.takes_turns:
-            suite = replace(suite, budget=halve_budget(suite.budget))
+            # Main runs first, so that nobody else counts what it takes from the change's budget.
+            suite = replace(suite, budget=halve_budget(_smaller(suite.budget, named.budget)))
         else:
             suite = halve_limits(suite)
-        return replace(suite, max_runs=None, stop_early=False, confirm_runs=0)
+        # Elsewhere, nobody would see modules of the change, and the files might not be main's.
+        return replace(suite, max_runs=None, stop_early=False, confirm_runs=0, executor=LOCAL)
 
     @cached_property
     def _kept_grades(self) -> KeptGrades:
@@ -354,6 +360,20 @@ def _is_of(journal: Path, revision: str) -> bool:
     """Return True if a journal has runs of this commit of main only."""
     return journal.exists() and all(
         header.suite.revision == revision for header in headers(journal)
+    )
+
+
+def _smaller(one: Budget, other: Budget) -> Budget:
+    """Return a budget with the smaller of each limit of an invocation."""
+
+    def least(*limits: float | None) -> float | None:
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    return replace(
+        one,
+        max_cost_usd=least(one.max_cost_usd, other.max_cost_usd),
+        max_tokens=least(one.max_tokens, other.max_tokens),
+        max_duration_s=least(one.max_duration_s, other.max_duration_s),
     )
 
 

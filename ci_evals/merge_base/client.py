@@ -38,16 +38,18 @@ from ci_evals.merge_base.child import (
     RulesJob,
 )
 from ci_evals.merge_base.environment import child_environment, import_path
+from ci_evals.merge_base.files import FileWatch
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import MainCost, RunOnMain
 from ci_evals.model.result import Result
 from ci_evals.model.ruler import MainRules, StoredAnswers
+from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.subprocess import marked_environment, run_program
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.suite.load import load_against
 from ci_evals.suite.overrides import Overrides
-from ci_evals.suite.types import Against, CheckedSuite
+from ci_evals.suite.types import Against, CheckedSuite, against_identity
 
 _LOG = "log.txt"
 _SIMILAR = 0.5
@@ -69,6 +71,7 @@ _SURROUNDINGS = (
     "*setup.py",
 )
 """The files that make what both sides run in, as patterns of `git ls-files`."""
+_GONE = "its files are gone"
 _LINE_BYTES = 1 << 24
 _LOG_BYTES = 1 << 20
 """So much of what main's code prints is kept: the end."""
@@ -91,7 +94,6 @@ class Main:
 
     Args:
         worktree: the files.
-        folders: the folders whose files must not be changed by what runs in the job.
         environ: the environment of the job, with what it keeps from code under test.
         import_path: the folders that main's code is imported from first.
     """
@@ -99,7 +101,6 @@ class Main:
     def __init__(
         self,
         worktree: Worktree,
-        folders: Iterable[Path],
         environ: Mapping[str, str],
         import_path: Sequence[Path],
     ) -> None:
@@ -108,8 +109,7 @@ class Main:
         self.import_path = import_path
         # Code under test may leave it.
         self.working_folder = Path.cwd()
-        self._folders = tuple(folders)
-        self._digest = worktree.digest(self._folders)
+        self._files = FileWatch(worktree)
 
     def check_untouched(self) -> None:
         """Check that main's files are still what was checked out, linked and prepared.
@@ -117,18 +117,19 @@ class Main:
         Raises:
             MainError: they are not.
         """
-        if self.worktree.digest(self._folders) != self._digest:
-            raise MainError("its files were changed by what ran in this job")
+        if not self.worktree.folder.is_dir():
+            raise MainError(_GONE)
+        changed = self._files.find_change()
+        if changed is not None:
+            raise MainError(f"its files were changed by what ran in this job: {changed}")
 
     def accept_changes(self) -> None:
         """Take main's files as they are now for what they must stay."""
-        self._digest = self.worktree.digest(self._folders)
+        self._files.accept()
 
 
 @contextmanager
-def open_main(
-    commit: MainCommit, root: Path, configs: Sequence[Path], environ: Mapping[str, str]
-) -> Iterator[Main]:
+def open_main(commit: MainCommit, root: Path, environ: Mapping[str, str]) -> Iterator[Main]:
     """Check out main's commit for the duration of the context.
 
     To be called before code under test is imported, which could change the files.
@@ -136,7 +137,6 @@ def open_main(
     Args:
         commit: the commit.
         root: the root of the user's checkout.
-        configs: the suite files that will be run.
         environ: the environment of the job.
 
     Raises:
@@ -145,13 +145,7 @@ def open_main(
     """
     with check_out(commit, root) as worktree:
         paths = tuple(import_path(worktree))
-        folders = {path for path in paths if path.is_relative_to(worktree.folder)}
-        for config in configs:
-            with suppress(ValueError):  # of another checkout, of which there is no main
-                folder = worktree.counterpart(config).parent
-                if folder.is_dir():
-                    folders.add(folder)
-        yield Main(worktree, folders, environ, paths)
+        yield Main(worktree, environ, paths)
 
 
 class _Running(NamedTuple):
@@ -222,7 +216,10 @@ class MainSide:
         fails on main, too.
         """
         worktree = self._main.worktree
-        names = set(worktree.list_files(*_SURROUNDINGS))
+        try:
+            names = set(worktree.list_files(*_SURROUNDINGS))
+        except GitError:
+            return _GONE
         with suppress(GitError):
             listed = git("ls-files", "-z", "--", *_SURROUNDINGS, folder=worktree.root)
             names |= {name for name in listed.split("\0") if name}
@@ -245,9 +242,12 @@ class MainSide:
     def takes_turns(self) -> bool:
         """Return True if the two sides cannot run at once.
 
-        A suite that calls one by one expects that nothing else runs.
+        A suite that calls one by one expects that nothing else runs. So does a model server or
+        database whose provider or judge does, even if others are called at the same time.
         """
-        return self.shares_resources or self._suite.max_concurrency == 1
+        if self.shares_resources or self._suite.max_concurrency == 1:
+            return True
+        return any(options.max_concurrency == 1 for options in self._called)
 
     @property
     def shares_resources(self) -> bool:
@@ -255,12 +255,17 @@ class MainSide:
         occupies a port or a database.
         """
         suite = self._suite
-        providers = (*suite.providers, *suite.judges, *suite.stages.values())
         setups = [suite.setup, *(case.setup for case in suite.cases)]
-        setups += [options.setup for options in providers]
-        if any(options.serve for options in providers):
+        setups += [options.setup for options in self._called]
+        if any(options.serve for options in self._called):
             return True
         return any(fixture.scope != "run" for setup in setups for fixture in setup)
+
+    @property
+    def _called(self) -> Sequence[ProviderOptions]:
+        """The providers, judges and stages of the suite."""
+        suite = self._suite
+        return (*suite.providers, *suite.judges, *suite.stages.values())
 
     async def run_plan(
         self, note_spending: Callable[[MainCost], None], note_begin: Callable[[], None]
@@ -316,13 +321,18 @@ class MainSide:
         """Return what main's suite asks and expects, or why that is not known."""
         try:
             done = await self._do(RulesJob())
+            against = load_against(self._find_config(), self._main.environ)
         except _FAILURES as error:
             return self._not_run(error)
         rules = done.rules
         assert rules is not None
+        settings = rules.settings
         if self._settings.env:  # its variables say where main answers, which is another address
-            rules = replace(rules, settings=rules.settings.without_identities())
-        return rules
+            settings = settings.without_identities()
+        # Filled in by the job's variables, as the change's key is: main's process has those of
+        # `env` instead.
+        settings = replace(settings, against=against_identity(against or "off"))
+        return replace(rules, settings=settings)
 
     async def show_cases(self, names: Sequence[str]) -> Sequence[Case] | NoComparison:
         """Return cases of main's suite without what is expected, or why they are not known."""
@@ -434,6 +444,7 @@ class MainSide:
             overrides=self._overrides_of_main(),
             cases=cases,
             takes_turns=self.takes_turns,
+            budget=suite.budget,
             resume=self._resume or self._was_started,
             sources=self._sources,
         )
@@ -454,8 +465,10 @@ class MainSide:
 
     def _keep(self, log: Path) -> None:
         """Keep what main's code has printed, without secrets."""
-        text = self._redactor.clean_text(_read_end(log))
-        write_atomically(self._out / _LOG, [text.encode()])
+        # Code under test may have cleared the folder for temporary files.
+        with suppress(OSError):
+            text = self._redactor.clean_text(_read_end(log))
+            write_atomically(self._out / _LOG, [text.encode()])
 
     def _overrides_of_main(self) -> Overrides:
         """Return the values of the command line that hold for main, too.
@@ -668,7 +681,9 @@ def _describe_end(status: int) -> str:
 
 def _last_line(log: Path) -> str:
     """Return the last line that main's code has printed; empty if it has printed none."""
-    lines = _read_end(log).splitlines()
+    lines: list[str] = []
+    with suppress(OSError):  # removed by code that clears the folder for temporary files
+        lines = _read_end(log).splitlines()
     return one_line(next((line for line in reversed(lines) if line.strip()), ""), 300)
 
 

@@ -72,6 +72,12 @@ def runs_here(folder: Path) -> int:
             {"cases": [REFUND, {**CANCEL, "min_pass_rate": 0.2}, FAQ]},
             "bar of cancel 0.2 (not set)",
         ),
+        ({}, {"budget": {"max_duration_s": 600}}, "budget.max_duration_s 600 (none)"),
+        (
+            {"budget": {"max_duration_s": 900}},
+            {"budget": {"max_duration_s": 599.5}},
+            "budget.max_duration_s 599.5 (900)",
+        ),
     ],
     ids=[
         "a mock",
@@ -84,6 +90,8 @@ def runs_here(folder: Path) -> int:
         "no ratchet",
         "allowed regressions",
         "a lower bar of a case",
+        "a new limit of the budget",
+        "a lower limit of the budget",
     ],
 )
 async def test_what_is_weaker_than_on_main_is_borderline(
@@ -124,6 +132,15 @@ async def test_what_is_weaker_than_on_main_is_borderline(
         ),
         ({}, {"cases": [REFUND, {**CANCEL, "critical": True}, FAQ], "runs": 3}, "runs 3 (2)"),
         ({}, {"setup": [{"python": "agent:ready"}]}, "another setup"),
+        (
+            {"budget": {"max_duration_s": 600}},
+            {"budget": {"max_duration_s": 900}},
+            "budget.max_duration_s 900 (600)",
+        ),
+        ({"budget": {"max_duration_s": 600}}, {}, "budget.max_duration_s none (600)"),
+        ({}, {"against": {"env": {"LEVEL": "debug"}}}, "against (from the next change on)"),
+        ({}, {"against": {"prepare": "no-such-program"}}, "against (from the next change on)"),
+        ({}, {"against": "off"}, "against (from the next change on)"),
     ],
     ids=[
         "more runs",
@@ -136,6 +153,11 @@ async def test_what_is_weaker_than_on_main_is_borderline(
         "other settings of the same kind",
         "another critical case",
         "another setup",
+        "a higher limit of the budget",
+        "no limit of the budget",
+        "other variables of main",
+        "a command that prepares main",
+        "main is switched off",
     ],
 )
 async def test_an_upgrade_is_said_and_passes(
@@ -156,6 +178,16 @@ async def test_a_provider_under_another_name_is_the_same(tmp_path: Path) -> None
     shop_of(tmp_path)
     change(tmp_path, providers=[{**AGENT, "name": "bot"}])
     ended = await against_main(tmp_path)
+    assert "PASS" in ended.headline, ended.out + ended.err
+    assert "Changed here" not in ended.out
+
+
+async def test_the_same_key_against_is_not_listed(tmp_path: Path) -> None:
+    """Though its variables have another value in main's process than in the job."""
+    against = {"env": {"LEVEL": "${LEVEL}, again"}}
+    shop = shop_of(tmp_path, against=against)
+    shop.write({"agent.py": f"{ECHOES}# new\n"})
+    ended = await against_main(tmp_path, environ={"LEVEL": "debug"})
     assert "PASS" in ended.headline, ended.out + ended.err
     assert "Changed here" not in ended.out
 

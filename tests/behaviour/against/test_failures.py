@@ -18,7 +18,7 @@ from repositories import (
     repository_with_agent,
     sides,
 )
-from suites import AGENT, write_suite
+from suites import AGENT, write_suite, write_suite_file
 
 ANSWERS = agent_of("main")
 CHANGED = {"agent.py": agent_of("the change")}
@@ -169,6 +169,109 @@ async def test_files_of_main_that_the_changes_code_writes_are_no_evidence(
         environ={"TMPDIR": str(temp)},
     )
     assert left_in(temp) == []
+
+
+WRITING = """
+import glob, tempfile
+from pathlib import Path
+
+(tree,) = glob.glob(f"{tempfile.gettempdir()}/ci-evals-main-*/tree")
+place = Path(tree) / "WHAT"
+place.parent.mkdir(parents=True, exist_ok=True)
+place.write_text("def passes(output):\\n    return True\\n")
+
+def answer(question):
+    return f"{question}, says the change"
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "src/checks.py",
+        "src/checks/__init__.py",
+        "evals/json.py",
+        "evals/node_modules/who/index.js",
+        "package.json",
+    ],
+)
+async def test_files_of_main_in_any_folder_are_no_evidence_once_they_are_others(
+    tmp_path: Path, what: str
+) -> None:
+    """The command runs in the folder of the suite, and the checks are elsewhere."""
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    shop = Repository.new(tmp_path / "shop")
+    case = {**APPLE, "expect": [{"python": "checks:passes"}]}
+    write_suite_file(shop.folder / "evals" / "evals.yaml", cases=[case], providers=[AGENT])
+    checks = "def passes(output):\n    return 'apple' in output\n"
+    shop.commit(
+        {
+            "pyproject.toml": "[project]\n",
+            "src/checks.py": checks,
+            "evals/agent.py": ANSWERS,
+            ".gitignore": "node_modules/\n",
+        }
+    )
+    shop.write({"evals/agent.py": WRITING.replace("WHAT", what)})
+    ended = await against_main(shop.folder / "evals", command=REAL, environ={"TMPDIR": str(temp)})
+    assert ended.code == 0, ended.out + ended.err
+    named = "evals/node_modules" if "node_modules" in what else what
+    assert f"its files were changed by what ran in this job: {named}" in said(ended.err)
+    assert "which ran alongside" not in ended.out
+
+
+async def test_files_that_mains_code_writes_are_its_own(tmp_path: Path) -> None:
+    shop = repository_with_agent(tmp_path)
+    writes = "from pathlib import Path\n\nPath('state.json').write_text('{}')\n"
+    shop.commit({"agent.py": writes + ANSWERS})
+    shop.write(CHANGED)
+    ended = await against_main(tmp_path)
+    assert ended.code == 0, ended.out + ended.err
+    assert "which ran alongside" in ended.out, ended.err
+
+
+CLEARING = """
+import glob, shutil, tempfile
+
+def clear():
+    for place in glob.glob(f"{tempfile.gettempdir()}/ci-evals-main-*"):
+        shutil.rmtree(place)
+"""
+
+
+async def test_code_that_clears_temporary_folders_is_told_so(tmp_path: Path) -> None:
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    shop = repository_with_agent(tmp_path / "shop", cases=[APPLE, BREAD])
+    shop.write({"agent.py": f"{CLEARING}\nclear()\n\n{agent_of('the change')}"})
+    await ends_without_main(shop, "its files are gone", command=REAL, environ={"TMPDIR": str(temp)})
+
+
+CLEARING_LATE = """
+import os
+from pathlib import Path
+
+def answer(question):
+    calls = Path(os.environ["TMPDIR"]) / "calls"
+    with calls.open("a") as file:
+        file.write(".")
+    if len(calls.read_text()) > 6:  # main's plan has been run
+        clear()
+    return "apple" if question == "apple" else "nothing"
+"""
+
+
+async def test_code_that_clears_temporary_folders_late_is_told_so(tmp_path: Path) -> None:
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    shop = repository_with_agent(tmp_path / "shop", cases=[APPLE, BREAD], runs=3)
+    shop.write({"agent.py": CLEARING + CLEARING_LATE})
+    ended = await against_main(shop.folder, command=REAL, environ={"TMPDIR": str(temp)})
+    assert ended.code == 1, ended.out + ended.err
+    assert "Traceback" not in ended.out + ended.err
+    assert "bug" not in ended.err
+    assert "its files are gone" in ended.unwrapped + said(ended.err)
 
 
 async def test_nothing_of_the_repository_is_touched_and_no_hook_runs(tmp_path: Path) -> None:
