@@ -2,7 +2,9 @@
 
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import finished, start, until
@@ -20,6 +22,7 @@ from suites import AGENT, write_suite
 MEETING = """
 import os, time
 from pathlib import Path
+from typing import Any
 
 notes = Path(os.environ["NOTES"])
 
@@ -32,6 +35,7 @@ def answer(question):
 ALONE = """
 import os
 from pathlib import Path
+from typing import Any
 
 notes = Path(os.environ["NOTES"])
 
@@ -99,6 +103,36 @@ async def test_a_suite_that_calls_one_by_one_does_so_across_both_sides(
     assert calls == ["main"] * 6 + ["change"] * 6
 
 
+NOTING = """
+import os
+from pathlib import Path
+from typing import Any
+
+def answer(question):
+    with (Path(os.environ["NOTES"]) / "calls").open("a") as file:
+        file.write("WHO\\n")
+    return f"{question}, says WHO"
+"""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"providers": [{**AGENT, "max_concurrency": 1}]},
+        {"judges": [{"name": "judge", "type": "mock", "max_concurrency": 1}]},
+    ],
+    ids=["a provider", "a judge"],
+)
+async def test_a_provider_or_judge_that_is_called_one_by_one_is_so_across_both_sides(
+    tmp_path: Path, settings: Mapping[str, object]
+) -> None:
+    shop = with_sides(tmp_path, NOTING, runs=3, **settings)
+    ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
+    assert ended.code == 0, ended.out + ended.err
+    calls = (tmp_path / "calls").read_text().split()
+    assert calls == ["main"] * 6 + ["change"] * 6
+
+
 def with_service(folder: Path, port: str, bread: str, **settings: object) -> Repository:
     """A repository with two versions of a service; `bread` is what the change answers to bread."""
     shop = Repository.new(folder)
@@ -143,6 +177,7 @@ async def test_this_side_waits_until_main_is_prepared(tmp_path: Path) -> None:
     agent = """
 import os
 from pathlib import Path
+from typing import Any
 
 notes = Path(os.environ["NOTES"])
 
@@ -163,6 +198,7 @@ def answer(question):
 COSTLY = """
 import os, time
 from pathlib import Path
+from typing import Any
 
 notes = Path(os.environ["NOTES"])
 
@@ -206,21 +242,39 @@ async def test_main_that_runs_first_leaves_half_of_a_budget_to_the_change(tmp_pa
     assert "the budget of $5 is used up" in " ".join(ended.out.split())
 
 
-def costly_shop(folder: Path, agent: str, *, max_concurrency: int) -> Repository:
-    """A repository with a budget of 5 USD: a call of main costs 1 USD, one of the change 0.25."""
+@pytest.mark.parametrize("main_usd", [None, 100.0])
+async def test_main_that_runs_first_keeps_to_a_smaller_budget_of_the_change(
+    tmp_path: Path, main_usd: float | None
+) -> None:
+    shop = costly_shop(
+        tmp_path,
+        COSTLY.replace("CASES", "0").replace("AFFORDED", "99"),
+        max_concurrency=1,
+        main_usd=main_usd,
+    )
+    ended = await against_main(shop.folder, environ={"NOTES": str(tmp_path)})
+    assert len((tmp_path / "main").read_text()) == 3, "of 2.50 USD, one at a time"
+    assert len((tmp_path / "change").read_text()) == 8, "of the other 2 USD"
+    assert "the budget of $5 is used up" in " ".join(ended.out.split())
+
+
+def costly_shop(
+    folder: Path, agent: str, *, max_concurrency: int, main_usd: float | None = 5
+) -> Repository:
+    """A repository with a budget of 5 USD: a call of main costs 1 USD, one of the change 0.25.
+
+    Main's own budget may be another one, or none.
+    """
     cases = [
         {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]}
         for n in range(COSTLY_CASES)
     ]
-    shop = repository_with_agent(
-        folder / "shop",
-        cases=cases,
-        providers=[AGENT],
-        max_concurrency=max_concurrency,
-        budget={"max_cost_usd": 5},
-    )
+    settings: dict[str, Any] = {"name": "shop", "cases": cases, "max_concurrency": max_concurrency}
+    budget = {} if main_usd is None else {"max_cost_usd": main_usd}
+    shop = repository_with_agent(folder / "shop", **settings, budget=budget)
     shop.commit({"agent.py": agent.replace("WHO", "main")})
     shop.write({"agent.py": agent.replace("WHO", "change")})
+    write_suite(shop.folder, providers=[AGENT], **settings, budget={"max_cost_usd": 5})
     return shop
 
 

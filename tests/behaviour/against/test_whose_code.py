@@ -13,13 +13,15 @@ import pytest
 from leftovers import journaled, report_in
 from repositories import (
     APPLE,
+    REAL,
     RESULTS,
     Repository,
     against_main,
     agent_of,
+    repository_with_agent,
     sides,
 )
-from suites import AGENT, write_suite_file
+from suites import AGENT, write_files, write_suite_file
 
 import ci_evals
 
@@ -404,6 +406,56 @@ async def test_the_providers_of_the_command_line_are_those_of_both_sides(tmp_pat
     assert ended.code == 0, ended.out + ended.err
     assert sides(tmp_path) == ({"apple, says the change"}, {"apple, says main"})
     assert len(journaled(tmp_path / RESULTS)) == 1
+
+
+EXECUTOR = """
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from ci_evals.engine.resources import LocalExecutor
+from ci_evals.executors import ExecutorOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere(ExecutorOptions):
+    @asynccontextmanager
+    async def open(self, suite, portable, files):
+        yield OnCluster()
+
+
+class OnCluster(LocalExecutor):
+    def open(self, options, resources):
+        return Answering(super().open(options, resources))
+
+
+class Answering:
+    def __init__(self, provider):
+        self.provider = provider
+
+    async def answer(self, request):
+        answer = await self.provider.answer(request)
+        return replace(answer, output=f"{answer.output} on a cluster")
+"""
+
+
+async def test_main_runs_on_this_machine_where_an_executor_runs_the_change(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    information = "Metadata-Version: 2.1\nName: elsewhere\nVersion: 1\n"
+    entry = "[ci_evals.executors]\nelsewhere = elsewhere:Elsewhere\n"
+    metadata = "elsewhere-1.dist-info"
+    write_files(
+        site,
+        {
+            "elsewhere.py": EXECUTOR,
+            f"{metadata}/METADATA": information,
+            f"{metadata}/entry_points.txt": entry,
+        },
+    )
+    shop = repository_with_agent(tmp_path / "shop", executor="elsewhere")
+    shop.write({"agent.py": agent_of("the change")})
+    ended = await against_main(shop.folder, command=REAL, environ={"PYTHONPATH": str(site)})
+    assert ended.code == 0, ended.out + ended.err
+    assert sides(shop.folder) == ({"apple, says the change on a cluster"}, {"apple, says main"})
 
 
 async def test_a_worktree_of_the_user_is_a_checkout_too(tmp_path: Path) -> None:
