@@ -485,7 +485,7 @@ class _Session:
         invocation, main = self.invocation, self._asked_main
         if main is None and not invocation.lacks_main:
             return
-        if invocation.shard or self.run.stopped or not self._may_differ():
+        if invocation.shard or not self._may_differ():
             return
         if main is not None:
             rules = await main.ask(main.main.describe(), self._duration_s())
