@@ -82,8 +82,10 @@ def notes(report: SuiteReport) -> Iterator[Note]:
             title = "Interrupted"
             how = "in GitHub Actions and GitLab CI, a re-run of the job"
             reason = f"{reason}; what ran is kept, and --resume goes on from it ({how})"
-        else:
+        elif report.totals.missing:
             title = "Incomplete"
+        else:
+            title = "Ended early"  # during the last runs, so none is missing
         yield Note(title, reason, brief=True)
     elif lack := unknown_budget_sentence(report):
         yield Note("Budget", lack)
