@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.interrupt import Stop
@@ -86,7 +86,8 @@ if TYPE_CHECKING:
     from ci_evals.gate.confirmation import FurtherRuns
     from ci_evals.ruling import Ruling
 
-T = TypeVar("T")
+    _RunCells = RunMain["_Outcomes | NoComparison"]
+
 _Outcomes = Mapping[CellKey, Sequence[RunOnMain]]
 """Main's runs of each cell, in order."""
 
@@ -348,8 +349,8 @@ class _Session:
     is_halved: bool
     alongside: "Alongside | None"
     start: float = field(default_factory=time.perf_counter)
-    _evidence: _Evidence = field(init=False)
-    """What there is to report if a signal ends the runs."""
+    evidence: _Evidence = field(init=False)
+    """What there is to report now, since a signal may end the runs at any time."""
     _main_plan: asyncio.Task[Baseline | NoComparison] | None = None
     _ruling: "Ruling | None" = None
     _lack_of_rules: Ruler | None = None
@@ -365,45 +366,44 @@ class _Session:
         )
         if invocation.is_off:
             self._changed_settings = ChangedSettings(main="main", changes=(_SWITCHED_OFF,))
-        evidence = _Evidence(self._take_over(plan, {}), main_now=self._main_to_ask())
-        self._evidence = evidence
-        evidence.planned.load_into(run)
+        self.evidence = _Evidence(self._take_over(plan, {}), main_now=self._main_to_ask())
+        self.evidence.planned.load_into(run)
         try:
             watching = self.watcher.watch(run) if invocation.run_missing else nullcontext()
-            async with watching, self._main_alongside(evidence):
+            async with watching, self._main_alongside():
                 for number, runs in enumerate(invocation.rounds, 1):
-                    evidence = self._plan_round(evidence, number, runs)
-                    evidence = await self._run_round(evidence, number)
-                    if self._is_decided(evidence, number):
+                    self.evidence = self._plan_round(self.evidence, number, runs)
+                    self.evidence = await self._run_round(self.evidence, number)
+                    if self._is_decided(self.evidence, number):
                         break
                 await self._compare_with_main()
-                invocation = self.invocation
                 await self._ask_for_main_rules()
-                evidence = await self._run_as_often_as_main(evidence)
-                await self._grade_by_main(evidence)
+                await self._run_as_often_as_main()
+                await self._grade_by_main(self.evidence)
                 if not run.stopped:
                     await self._ask_dropped_cases()
                 # Withdrawn first: an outage would otherwise make suspects of cells at random.
                 if not run.stopped:
-                    evidence = self._withdraw_failed_rounds(evidence)
-                if isinstance(invocation.baseline, Baseline) and not run.stopped:
-                    evidence = await self._confirm(evidence, invocation.baseline)
-                    if evidence.main_now is None or evidence.main_now.lack:
-                        evidence = self._withdraw_failed_repeats(evidence, invocation.baseline)
-                        evidence = self._withdraw_outages(evidence, invocation.baseline)
-            await run.end_setups(evidence.planned.records)
+                    self.evidence = self._withdraw_failed_rounds(self.evidence)
+                baseline = self.invocation.baseline
+                if isinstance(baseline, Baseline) and not run.stopped:
+                    await self._confirm(baseline)
+                    main_now = self.evidence.main_now
+                    if main_now is None or main_now.lack:
+                        evidence = self._withdraw_failed_repeats(self.evidence, baseline)
+                        self.evidence = self._withdraw_outages(evidence, baseline)
+            await run.end_setups(self.evidence.planned.records)
         except asyncio.CancelledError:
             if stop.reason is None:
                 raise
-            evidence = self._evidence
-            await run.end_setups(evidence.planned.records)
-            return self._report(evidence, stop.reason)
+            await run.end_setups(self.evidence.planned.records)
+            return self._report(self.evidence, stop.reason)
         interrupted = run.stopped
-        if interrupted is None and evidence.planned.missing:
+        if interrupted is None and self.evidence.planned.missing:
             missing = missing_shards(invocation.sources)
             if missing:
                 interrupted = missing_shards_clause(missing)
-        return self._report(evidence, interrupted)
+        return self._report(self.evidence, interrupted)
 
     def _take_over(
         self, plan: RunPlan, records: dict[int, RunRecord], suite: CheckedSuite | None = None
@@ -428,7 +428,7 @@ class _Session:
     # Main alongside.
 
     @asynccontextmanager
-    async def _main_alongside(self, evidence: _Evidence) -> AsyncIterator[None]:
+    async def _main_alongside(self) -> AsyncIterator[None]:
         """Run main's plan within the context, or first where the sides take turns, if there is no
         other baseline; the end of the block ends main's runs.
         """
@@ -438,7 +438,7 @@ class _Session:
             return
         try:
             if alongside.main.takes_turns:
-                await self._run_main_first(alongside, evidence)
+                await self._run_main_first(alongside)
             else:
                 self.watcher.note_decision(f"{alongside.name} runs alongside")
                 self._main_plan = await alongside.begin(alongside.main.run_plan)
@@ -446,19 +446,19 @@ class _Session:
         finally:
             await alongside.end()
 
-    async def _run_main_first(self, alongside: "Alongside", evidence: _Evidence) -> None:
+    async def _run_main_first(self, alongside: "Alongside") -> None:
         """Run main's plan before anything of this side, and compare with it."""
         self.watcher.note_decision(f"running {alongside.name}")
         shares_resources = alongside.main.shares_resources
         if shares_resources:
             # It was only opened to find mistakes, before anything is paid for.
-            await self._close(evidence)
+            await self._close()
         runs = await alongside.begin(alongside.main.run_plan)
         baseline = await alongside.finish(runs, MAIN_ALONE_WITHIN_S)
         self.invocation = _compare_with(self.invocation, baseline, self.watcher)
         if shares_resources:
-            await self._open(self.invocation.suite)
-        evidence.planned.load_into(self.run)
+            await self._reopen(self.invocation.suite)
+        self.evidence.planned.load_into(self.run)
 
     @property
     def _asked_main(self) -> "Alongside | None":
@@ -535,18 +535,18 @@ class _Session:
         changed = compare_settings(base.name, here, base.settings, is_selection=is_selection)
         return bool(changed.changes)
 
-    async def _run_as_often_as_main(self, evidence: _Evidence) -> _Evidence:
+    async def _run_as_often_as_main(self) -> None:
         """Run cases as often as main does, if the change has them run less often."""
         invocation = self.invocation
         if not invocation.runs_of_main or not invocation.run_missing:
-            return evidence
-        if evidence.settled or self.run.stopped:
-            return evidence
+            return
+        if self.evidence.settled or self.run.stopped:
+            return
         count = number_of(len(invocation.runs_of_main), "case")
         self.watcher.note_decision(f"running {count} as often as main does")
-        evidence = self._extend_plan(evidence, invocation.plan(invocation.rounds[0]), "main's runs")
+        plan = invocation.plan(invocation.rounds[0])
+        self.evidence = self._extend_plan(self.evidence, plan, "main's runs")
         await self.run.run()
-        return evidence
 
     async def _grade_by_main(self, evidence: _Evidence) -> None:
         """Have the answers graded by main's checks where the change has edited them."""
@@ -682,7 +682,7 @@ class _Session:
 
     # Confirmation.
 
-    async def _confirm(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
+    async def _confirm(self, baseline: Baseline) -> None:
         """Run suspects and variants in doubt again, step by step, until nothing more can be said.
 
         These runs are kept apart from the planned ones, which alone the gate's bars judge: more
@@ -694,36 +694,32 @@ class _Session:
         suite = invocation.suite
         is_whole = invocation.shard is None and invocation.run_missing
         while not self.run.stopped:
-            report = self._report(evidence)
+            report = self._report(self.evidence)
             head = reported_cells(report, suite.gate, unplanned=True)
             step = next_runs(
                 head,
                 baseline,
                 suite.confirm_runs,
                 suite.gate or Gate(),
-                main_now=evidence.main_now,
+                main_now=self.evidence.main_now,
                 is_whole=is_whole,
             )
             if step is None:
                 break
-            # Its names are without secrets, as in the baseline.
-            keys, before = report.plan.keys, evidence.confirmation
+            before = self.evidence.confirmation
             main = self._asked_main
             if step.on_main and main is not None:
-                names = base_keys(head, baseline)
-                evidence = await self._run_on_both_sides(main, evidence, step, keys, names)
+                await self._run_on_both_sides(main, step, base_keys(head, baseline))
             else:
-                evidence = await self._run_again(evidence, step, step.runs, keys)
-            part = evidence.confirmation
+                await self._run_again(step, step.runs)
+            part = self.evidence.confirmation
             if part is None or part is before:  # these are runs of other shards
                 break
-            self._evidence = evidence
-            await self._grade_by_main(evidence)
+            await self._grade_by_main(self.evidence)
             if main is not None and main.given_up:
-                evidence = evidence._replace(main_now=self._main_to_ask())
+                self.evidence = self.evidence._replace(main_now=self._main_to_ask())
             if part.missing:
                 break
-        return evidence
 
     def _main_to_ask(self) -> MainNow | None:
         """Return main without any run, and with the reason if it cannot run what would be red; None
@@ -732,106 +728,78 @@ class _Session:
         invocation = self.invocation
         if invocation.shard is not None or not invocation.run_missing or invocation.replay_only:
             return None  # a part of the suite, or of its answers, is no evidence
-        lacks_main = invocation.lacks_main
         if self.alongside is not None:
-            main, lacks_main = self.alongside.main, self.alongside.given_up
-        if self.alongside is not None and not lacks_main:
-            lack = main.changed_surroundings
+            main = self.alongside.main
+            lack = self.alongside.given_up or main.changed_surroundings
             return MainNow(name=main.name, lack=lack, results=main.results)
-        if lacks_main:
-            return MainNow(name="main", lack=lacks_main)
+        if invocation.lacks_main:
+            return MainNow(name="main", lack=invocation.lacks_main)
         return None
 
-    async def _run_again(
-        self,
-        evidence: _Evidence,
-        step: "FurtherRuns",
-        runs: Mapping[CellKey, int],
-        keys: Sequence[CellKey],
-    ) -> _Evidence:
-        """Run cells again here; the evidence is left as it is if they are of other shards."""
-        part = self._add_runs(evidence, keys, runs)
+    async def _run_again(self, step: "FurtherRuns", runs: Mapping[CellKey, int]) -> None:
+        """Run cells again here, if they are of this shard."""
+        part = self._add_runs(runs)
         if part is None:
-            return evidence
-        self._evidence = evidence._replace(confirmation=part)
+            return
+        self.evidence = self.evidence._replace(confirmation=part)
         if part.missing:
             self.watcher.note_decision(self._describe(part, step))
         cells = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
         part.load_into(self.run, f"running {number_of(cells, 'cell')} again")
         await self.run.run()
-        return self._evidence
 
     # What both sides run.
 
     async def _run_on_both_sides(
-        self,
-        main: "Alongside",
-        evidence: _Evidence,
-        step: "FurtherRuns",
-        keys: Sequence[CellKey],
-        names: Mapping[CellKey, CellKey],
-    ) -> _Evidence:
+        self, main: "Alongside", step: "FurtherRuns", names: Mapping[CellKey, CellKey]
+    ) -> None:
         """Run cells here and on main, at the same time or in turns.
 
         Args:
             main: the other side.
-            evidence: the runs so far.
             step: the runs to make.
-            keys: the name of each cell of the plan.
             names: the name of each cell on main.
         """
-        before = evidence.confirmation
+        before = self.evidence.confirmation
         of_main = {names[key]: count for key, count in step.runs.items()}
         run_main = partial(main.main.run_cells, of_main)
         if main.main.takes_turns:
-            evidence, outcomes = await self._run_in_turns(main, run_main, evidence, step, keys)
+            outcomes = await self._run_in_turns(main, run_main, step)
         else:
-            evidence, outcomes = await self._run_at_once(main, run_main, evidence, step, keys)
-        after = evidence.confirmation
-        if self.run.stopped:
-            return evidence  # the pairs that were cut say nothing
+            outcomes = await self._run_at_once(main, run_main, step)
+        known, after = self.evidence.main_now, self.evidence.confirmation
+        if self.run.stopped or known is None or after is None:
+            return  # the pairs that were cut say nothing
         if isinstance(outcomes, NoComparison):
             self.watcher.note_decision(outcomes.reason)
-            lacking = MainNow(name=main.name, lack=outcomes.reason)
-            return evidence._replace(main_now=lacking)
-        if after is None or evidence.main_now is None:
-            return evidence
-        done = {key: outcomes[names[key]] for key in step.runs if names[key] in outcomes}
-        main_now = self._add_main_runs(evidence.main_now, done, after, before, keys)
-        return evidence._replace(main_now=main_now)
+            main_now = MainNow(name=main.name, lack=outcomes.reason)
+        else:
+            done = {key: outcomes[names[key]] for key in step.runs if names[key] in outcomes}
+            main_now = self._add_main_runs(known, done, after, before)
+        self.evidence = self.evidence._replace(main_now=main_now)
 
     async def _run_at_once(
-        self,
-        main: "Alongside",
-        run_main: "RunMain[_Outcomes | NoComparison]",
-        evidence: _Evidence,
-        step: "FurtherRuns",
-        keys: Sequence[CellKey],
-    ) -> tuple[_Evidence, _Outcomes | NoComparison]:
+        self, main: "Alongside", run_main: "_RunCells", step: "FurtherRuns"
+    ) -> _Outcomes | NoComparison:
         """Run cells here while main runs them, with half of the limits for each side."""
         if not self.is_halved:
             from ci_evals.alongside import halve_limits
 
             self.is_halved = True
-            await self._close(evidence)
-            await self._open(halve_limits(self.invocation.suite))
+            await self._close()
+            await self._reopen(halve_limits(self.invocation.suite))
         try:
             runs = await main.begin(run_main)
             started = time.perf_counter()
-            evidence = await self._run_again(evidence, step, step.runs, keys)
+            await self._run_again(step, step.runs)
             took_s = time.perf_counter() - started
-            return evidence, await main.finish(runs, main.allowed_s(took_s) - took_s)
+            return await main.finish(runs, main.allowed_s(took_s) - took_s)
         finally:
             await main.end()
 
     async def _run_in_turns(
-        self,
-        main: "Alongside",
-        run_main: "RunMain[_Outcomes | NoComparison]",
-        evidence: _Evidence,
-        step: "FurtherRuns",
-        keys: Sequence[CellKey],
-    ) -> tuple[_Evidence, _Outcomes | NoComparison]:
+        self, main: "Alongside", run_main: "_RunCells", step: "FurtherRuns"
+    ) -> _Outcomes | NoComparison:
         """Run half of the runs here, then main's, then the other half.
 
         So what changes over an hour changes both sides alike.
@@ -839,30 +807,30 @@ class _Session:
         first = {key: ceil(count / 2) for key, count in step.runs.items()}
         rest = {key: count - first[key] for key, count in step.runs.items() if count > first[key]}
         started = time.perf_counter()
-        evidence = await self._run_again(evidence, step, first, keys)
+        await self._run_again(step, first)
         if self.run.stopped:
-            return evidence, {}
+            return {}
         within_s = main.allowed_s(2 * (time.perf_counter() - started))
         if main.main.shares_resources:
-            await self._close(evidence)
+            await self._close()
         try:
             runs = await main.begin(run_main)
             outcomes = await main.finish(runs, within_s)
         finally:
             await main.end()
         if main.main.shares_resources:
-            await self._open(self.invocation.suite)
+            await self._reopen(self.invocation.suite)
         if not self.run.stopped:
-            evidence = await self._run_again(evidence, step, rest, keys)
-        return evidence, outcomes
+            await self._run_again(step, rest)
+        return outcomes
 
-    async def _close(self, evidence: _Evidence) -> None:
+    async def _close(self) -> None:
         """Close everything that this side calls, its services and fixtures included."""
-        await self.run.end_setups(evidence.planned.records)
+        await self.run.end_setups(self.evidence.planned.records)
         await self.opening.aclose()
         self.run.use(OpenSuite())
 
-    async def _open(self, suite: CheckedSuite) -> None:
+    async def _reopen(self, suite: CheckedSuite) -> None:
         """Open a suite again; if that fails, nothing more is run."""
         try:
             opened = await self.opening.enter_async_context(
@@ -879,11 +847,10 @@ class _Session:
         done: _Outcomes,
         part: _Part,
         old: _Part | None,
-        keys: Sequence[CellKey],
     ) -> MainNow:
         """Return main's runs with those of a step, each with the run here that it was made with."""
         runs = {cell: dict(of_cell) for cell, of_cell in known.runs.items()}
-        for cell, key in enumerate(keys):
+        for cell, key in enumerate(self._keys):
             made = old.plan.runs(cell) if old is not None else 0
             if (more := part.plan.runs(cell) - made) > 0:
                 first = part.plan.first_runs[cell] + made
@@ -917,15 +884,13 @@ class _Session:
                     continue
             yield number, on_main
 
-    def _add_runs(
-        self, evidence: _Evidence, keys: Sequence[CellKey], runs: Mapping[CellKey, int]
-    ) -> _Part | None:
+    def _add_runs(self, runs: Mapping[CellKey, int]) -> _Part | None:
         """Return the runs beyond the plan with some more; None if these are of other shards."""
-        plan = evidence.planned.plan
-        old = evidence.confirmation
+        plan = self.evidence.planned.plan
+        old = self.evidence.confirmation
         counts: dict[int, int] = {}
         added = False
-        for cell, key in enumerate(keys):
+        for cell, key in enumerate(self._keys):
             if old is not None:
                 counts[cell] = old.plan.runs(cell)
             if plan.runs(cell) and key in runs:
@@ -1096,6 +1061,11 @@ class _Session:
         headers = [first_header(path) for path in self.continued]
         started = [header.started_at for header in headers if header is not None]
         return min([self.started_at, *started])
+
+    @property
+    def _keys(self) -> Sequence[CellKey]:
+        """The cells of the plan by their names without secrets, as the baseline has them."""
+        return replace(self.evidence.planned.plan, cases=self._shown_cases).keys
 
     @cached_property
     def _shown_cases(self) -> Sequence[Case]:

@@ -238,6 +238,24 @@ async def test_a_settled_run_that_goes_on_pays_nothing_and_writes_the_same_bytes
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+async def test_a_signal_in_the_second_look_leaves_a_report_of_both(tmp_path: Path) -> None:
+    server = HeldServer(2, free=15)
+    async with chatting(server):
+        settings = {"providers": [chat(server.url)], "max_concurrency": 2}
+        gate = {"min_pass_rate": 0.9}
+        write_suite(tmp_path, cases_of(10, 1), runs=1, max_runs=3, gate=gate, **settings)
+        process = await start(tmp_path, "run", "--out", "out")
+        await server.full.wait()
+        process.send_signal(signal.SIGINT)
+        assert (await finished(process)).code == 130
+        server.released.set()
+    report = report_in(tmp_path / "out")
+    assert len(report["results"]) == 15
+    assert report["totals"]["planned"] == 20
+    assert looked(tmp_path) == {"rounds": [1, 2, 3], "taken": 2}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 async def test_a_signal_wins_over_a_verdict(tmp_path: Path) -> None:
     server = HeldServer(2, free=10)
     async with chatting(server):
