@@ -318,6 +318,14 @@ def name_of(name: object, limit: int = 80) -> str:
     return shown
 
 
+def join_first(parts: Sequence[str], most: int) -> str:
+    """`refund, cancel and 3 more`: the first `most` parts, and how many others there are."""
+    joined = ", ".join(parts[:most])
+    if len(parts) > most:
+        joined += f" and {len(parts) - most:,} more"
+    return joined
+
+
 def quote(value: Any, limit: int = 200) -> str:
     """Quote a text on one line, and any other value as JSON, cut at `limit` characters."""
     if isinstance(value, str):

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci_evals.engine.calls import Waiting
-from ci_evals.format import duration, name_of, one_line, without_commands
+from ci_evals.format import duration, join_first, name_of, one_line, without_commands
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import RunRecord
@@ -140,7 +140,8 @@ class Watch:
         names = list(self._run.judging.values())
         if not names:
             return ""
-        return without_commands(f"judging {_list_names(names)}")
+        judged = join_first([name_of(name) for name in names], MAX_LINES)
+        return without_commands(f"judging {judged}")
 
     def waiting(self, *, with_cases: bool = False) -> Iterator[str]:
         """Yield `8 waiting: rate-limited (429), next try in 12 s` for each provider whose calls
@@ -159,7 +160,8 @@ class Watch:
             if gives_up_s is not None:
                 line += f", gives up in {duration(math.ceil(gives_up_s))}"
             if with_cases:
-                line += f": {_list_names([retry.case for retry in retries])}"
+                cases = [name_of(retry.case) for retry in retries]
+                line += f": {join_first(cases, MAX_LINES)}"
             yield without_commands(line)
 
     def describe(self) -> str:
@@ -170,14 +172,6 @@ class Watch:
         if finished != self._finished:
             self._finished, self._went_on = finished, now
         return describe(self._run, self._went_on - self._started, self._before, now - self._went_on)
-
-
-def _list_names(names: Sequence[str]) -> str:
-    """`refund, cancel and 3 more`."""
-    text = ", ".join(map(name_of, names[:MAX_LINES]))
-    if len(names) > MAX_LINES:
-        text += f" and {len(names) - MAX_LINES:,} more"
-    return text
 
 
 def _reason_of(result: Result) -> str:

@@ -14,7 +14,7 @@ from jinja2.meta import find_undeclared_variables
 from pydantic import Strict, TypeAdapter, ValidationError
 
 from ci_evals.errors import GradingError
-from ci_evals.format import closest, number_of, one_line, quote
+from ci_evals.format import closest, join_first, number_of, one_line, quote
 from ci_evals.graders.base import ModelGrader, failed, reaches
 from ci_evals.graders.json_text import json_values, strip_fence
 from ci_evals.graders.orders import find_orders
@@ -400,11 +400,8 @@ def _describe_statements(listing: Listing, statements: Sequence[Statement]) -> s
     reason = listing.finding.format(share)
     if not wrong:
         return reason
-    named = ", ".join(quote(each.text, 100) for each in wrong[:_MAX_NAMED])
-    reason = f"{reason}; not {named}"
-    if len(wrong) > _MAX_NAMED:
-        reason = f"{reason} and {len(wrong) - _MAX_NAMED:,} more"
-    return reason
+    named = join_first([quote(each.text, 100) for each in wrong], _MAX_NAMED)
+    return f"{reason}; not {named}"
 
 
 def _plain(messages: Sequence[Message]) -> list[dict[str, str]]:

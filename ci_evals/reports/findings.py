@@ -486,8 +486,7 @@ def base_now_clause(summary: Summary, case: CaseView) -> str:
     """`main now 10/10`; empty if main has not run the case in the same minutes."""
     if not case.base_now.graded:
         return ""
-    base = (summary.base or "").removeprefix("the ")
-    return f"{base} now {brief_tally(case.base_now)}"
+    return f"{summary.base_heading} now {brief_tally(case.base_now)}"
 
 
 def brief_chance(p: float | None) -> str:

@@ -299,7 +299,7 @@ class Top:
             places = {tag.tag: place for place, tag in enumerate(found.broken_tags)}
             self.parts["tag"].sort(key=lambda part: places.get(part.name, len(places)))
         self.base = base_rate(cell_views(found.summary))
-        self.base_name = (found.summary.base or "").removeprefix("the ")
+        self.base_name = found.summary.base_heading
 
     @staticmethod
     def rows_of(parts: Sequence[object]) -> int:

@@ -93,6 +93,11 @@ class Summary:
         """The name of the baseline in sentences; None without a comparison."""
         return self.compared.baseline.label if self.compared else None
 
+    @property
+    def base_heading(self) -> str:
+        """The name of the baseline in headings; empty without a comparison."""
+        return (self.base or "").removeprefix("the ")
+
     def source_of(self, answer: BaseAnswer) -> str:
         """Return what gave an answer: `main`, or the commit that ran now: `main (0123456)`."""
         main_now = self.report.main_now

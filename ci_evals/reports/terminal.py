@@ -222,7 +222,7 @@ def _verdict(found: Findings, text: str) -> Text:
 
 def _cases_on_both_sides(found: Findings, rows: Sequence[CaseRow]) -> Parts:
     """Yield a table of the cases that main ran in the same minutes: its reports, now, and here."""
-    base = (found.summary.base or "").removeprefix("the ")
+    base = found.summary.base_heading
     table = Table(
         box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ci_evals.engine.judge_check import BAR, FEWEST_LABELS, JudgeCheck
-from ci_evals.format import name_of, number_of, one_line, percent, usd
+from ci_evals.format import join_first, name_of, number_of, one_line, percent, usd
 from ci_evals.gate.power import Detectable, Power, size_sentence
 from ci_evals.reports.markdown import code, plain
 from ci_evals.reports.report_json import stdout_json
@@ -110,9 +110,7 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
     for verdict, done in (("pass", "passed"), ("fail", "failed")):
         disagreements = [each.case for each in check.disagreements if each.judge == verdict]
         cases = list(dict.fromkeys(disagreements))
-        named = ", ".join(one_line(case, _NAME_CHARACTERS) for case in cases[:_MAX_CASES])
-        if len(cases) > _MAX_CASES:
-            named = f"{named} and {len(cases) - _MAX_CASES:,} more"
+        named = join_first([one_line(case, _NAME_CHARACTERS) for case in cases], _MAX_CASES)
         if cases:
             ending.append(f"{done} by the judge alone: {named}")
     if check.unanswered:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
+from ci_evals.format import RAREST, join_first, name_of, number_of, once_in, percent, seconds
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellComparison
@@ -456,10 +456,7 @@ def pending_sentence(pending: "FurtherRuns") -> str:
     """`not checked on main, as the runs ended first: refund, cancel`."""
     subjects = [*pending.cases, *(case for case, *_ in pending.cells), *map(str, pending.variants)]
     names = list(dict.fromkeys(name_of(subject) for subject in subjects))
-    named = ", ".join(names[:MAX_PENDING])
-    if len(names) > MAX_PENDING:
-        named += f" and {len(names) - MAX_PENDING:,} more"
-    return f"not checked on main, as the runs ended first: {named}"
+    return f"not checked on main, as the runs ended first: {join_first(names, MAX_PENDING)}"
 
 
 def collapsed_main_sentence(comparison: Comparison) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from ci_evals.format import name_of, number_of, percent, seconds
+from ci_evals.format import join_first, name_of, number_of, percent, seconds
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import (
     Comparison,
@@ -201,9 +201,7 @@ def quarantine_clause(report: SuiteReport) -> str:
 def quarantine_sentence(ended: Sequence[Case]) -> str:
     """`the quarantine of refund ended on 2026-11-01: fix the case, remove it, or set another …`."""
     dates = sorted({str(case.quarantine.until) for case in ended if case.quarantine})
-    names = ", ".join(name_of(case.id) for case in ended[:MAX_QUARANTINED])
-    if len(ended) > MAX_QUARANTINED:
-        names += f" and {len(ended) - MAX_QUARANTINED:,} more"
+    names = join_first([name_of(case.id) for case in ended], MAX_QUARANTINED)
     when = f"on {dates[0]}"
     if len(dates) > 1:
         when = f"between {dates[0]} and {dates[-1]}"
@@ -224,10 +222,7 @@ def _changed_files(ruler: Ruler) -> str:
     """` (checks.py changed)`; empty if no code differs, but what the suite itself says."""
     if not ruler.files:
         return ""
-    named = ", ".join(map(name_of, ruler.files[:MAX_FILES]))
-    if len(ruler.files) > MAX_FILES:
-        named += f" and {len(ruler.files) - MAX_FILES:,} more"
-    return f" ({named} changed)"
+    return f" ({join_first([name_of(file) for file in ruler.files], MAX_FILES)} changed)"
 
 
 def stricter_checks_clause(ruler: Ruler, graded: "GradedTwice") -> str:
@@ -251,9 +246,7 @@ def dropped_sentence(main: str, dropped: "DroppedCases") -> str:
     parts = [f"{number_of(count, 'case')} of {name_of(main)} {verb} gone or reworded"]
     shown = dropped.worse or dropped.asked
     if shown:
-        named = ", ".join(map(_asked_clause, shown[:MAX_DROPPED]))
-        if len(shown) > MAX_DROPPED:
-            named += f" and {len(shown) - MAX_DROPPED} more"
+        named = join_first([_asked_clause(case) for case in shown], MAX_DROPPED)
         parts.append(f"as it has them: {named}")
     if dropped.unasked:
         parts.append(f"{number_of(dropped.unasked, 'case')} not asked")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 
-from ci_evals.format import name_of, number_of
+from ci_evals.format import join_first, name_of, number_of
 from ci_evals.model.settings import ChangedSetting, ChangedSettings, SettingName
 
 MAX_NAMED = 3
@@ -73,10 +73,8 @@ def _describe_value(change: ChangedSetting) -> str:
 
 
 def _describe_names(what: SettingName, names: Sequence[str]) -> str:
-    """`without the critical case refund`, `other checks of refund, cancel, faq, 2 more`."""
-    listed = ", ".join(name_of(name) for name in names[:MAX_NAMED])
-    if len(names) > MAX_NAMED:
-        listed += f" and {len(names) - MAX_NAMED:,} more"
+    """`without the critical case refund`, `other checks of refund, cancel, faq and 2 more`."""
+    listed = join_first([name_of(name) for name in names], MAX_NAMED)
     several = len(names) > 1
     match what:
         case "removed critical":
