@@ -17,18 +17,21 @@ if (isMainThread) {
   worker.stderr.pipe(process.stderr);
   const mark = process.argv[2];
   worker.on("message", (answer) => process.stdout.write(`\n${mark}${answer}\n`));
-  worker.on("error", (error) => {
-    process.stderr.write(`${(error && error.stack) || error}\n`);
-    process.exit(1);
-  });
+  worker.on("error", (error) => process.stderr.write(`${(error && error.stack) || error}\n`));
+  // Follows an "error", too. Exiting at the error aborts now and then, since the thread is still ending.
   worker.on("exit", (code) => process.exit(code));
   const lines = createInterface({ input: process.stdin });
   lines.on("line", (line) => worker.postMessage(line));
   lines.on("close", () => process.exit(0));
 } else {
+  const { exit } = process;
   process.exit = (code) => {
     throw new Error(`process.exit(${code === undefined ? "" : code}) would end all code of the suite`);
   };
+  // Node.js ends the thread by this function after an error that nobody caught.
+  process.on("uncaughtExceptionMonitor", () => {
+    process.exit = exit;
+  });
   parentPort.on("message", async (line) => {
     const request = JSON.parse(line);
     try {
