@@ -12,32 +12,16 @@ GradingError              an answer could not be judged: likewise
 
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from traceback import format_exception
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast
+
+from ci_evals.faults import FAULTS, RETRYABLE, ErrorKind
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 """The exit code of a command that a signal has ended."""
 if sys.platform != "win32":
     EXIT_CODES[signal.SIGHUP] = 129  # the terminal is gone
-
-ErrorKind = Literal[
-    "rate_limit",  # 429
-    "server",  # 408, 409, 5xx
-    "network",  # refused, reset, cut off
-    "timeout",
-    "auth",  # 401, 403
-    "rejected",  # any other 4xx
-    "bad_answer",  # an answer that is not in the documented shape
-    "crash",  # the system under test raised or exited with an error
-    "max_steps",  # the model still called tools in its last step
-    "given_up",  # never called: the provider refused or lost too many before
-    "outage",  # in a round that failed as a whole, or with all planned runs while repeats passed
-    "not_recorded",  # never called: only recorded answers were allowed
-    "environment",  # a sandbox or a tool's server could not start, or a verifier gave no reward
-    "grader",  # a grader could not judge the answer, through no fault of the answer
-    "judge",  # a model that judges could not be asked, or gave no verdict
-]
 
 HostErrorKind = Literal[
     "forbidden",  # 401, 403: the token is missing, invalid, or may not do this
@@ -48,19 +32,6 @@ HostErrorKind = Literal[
     "unreachable",  # network errors, time-outs and 5xx, also when repeated
     "unexpected",  # an answer that is not in the documented shape
 ]
-
-ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
-_SHORT: Mapping[ErrorKind, str] = {
-    "rate_limit": "rate-limited",
-    "server": "server error",
-    "network": "no connection",
-    "timeout": "timed out",
-    "crash": "crashed",
-    "bad_answer": "unreadable answer",
-}
-"""The words for some kinds of errors, where their names are not plain enough."""
-RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "server", "network", "timeout"})
-"""The kinds of errors after which a call may be repeated."""
 
 
 class Place(NamedTuple):
@@ -155,7 +126,7 @@ class ProviderError(Exception):
     """A call got no answer.
 
     With a message only, as in `ProviderError("no seat left")`, or with a kind that is not in
-    `ErrorKind`, it is a crash of the provider.
+    the table of faults, it is a crash of the provider.
 
     Args:
         kind: the kind of failure; `RETRYABLE` kinds are tried again.
@@ -181,7 +152,7 @@ class ProviderError(Exception):
     ) -> None:
         if message is None:
             kind, message = "crash", kind
-        elif kind not in ERROR_KINDS:
+        elif kind not in FAULTS:
             kind, message = "crash", f"{kind}: {message}"
         super().__init__(message)
         self.kind = cast("ErrorKind", kind)
@@ -209,7 +180,7 @@ class ProviderError(Exception):
     @property
     def short(self) -> str:
         """The kind of error in words of ours: `rate-limited (429)`."""
-        reason = _SHORT.get(self.kind, self.kind)
+        reason = FAULTS[self.kind].short
         if self.status is None:
             return reason
         return f"{reason} ({self.status})"

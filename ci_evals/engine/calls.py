@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import NamedTuple, ParamSpec, Self, TypeVar
 
 from ci_evals.engine.limits import RateLimiter
-from ci_evals.engine.pace import LONGEST_RETRY_AFTER_S, MOST_LOST, Breaker, Permit, has_no_credit
+from ci_evals.engine.pace import LONGEST_RETRY_AFTER_S, MOST_LOST, Breaker, Permit
 from ci_evals.engine.slots import Slot, StoppedError
-from ci_evals.errors import ErrorKind, ProviderError, StorageError
+from ci_evals.errors import ProviderError, StorageError
+from ci_evals.faults import ErrorKind
 from ci_evals.model.request import Request
-from ci_evals.model.response import Response
+from ci_evals.model.response import Response, Usage
 from ci_evals.providers.base import Provider
 
 BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
@@ -25,6 +26,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CRASHES: frozenset[ErrorKind] = frozenset({"crash", "bad_answer"})
+# A server responded, but with no answer.
+_REFUSALS: frozenset[ErrorKind] = frozenset({"server", "rejected", "not_found"})
 
 
 class LostError(Exception):
@@ -122,6 +125,7 @@ class Calls:
         retries: further attempts of a call. If there are any, refusals don't count while the
             provider is paced.
         retries_crashes: whether crashes are retried as well.
+        retries_empty: whether empty answers are retried; the last one is returned.
         own_code: whether this is the team's own code under test, whose errors are judged.
         max_tokens: the length of an answer that is asked for.
         clock: seconds from any starting point, never going back.
@@ -136,6 +140,7 @@ class Calls:
         limit: int,
         retries: int,
         retries_crashes: bool = False,
+        retries_empty: bool = False,
         own_code: bool = False,
         max_tokens: int | None = None,
         clock: Callable[[], float],
@@ -147,6 +152,7 @@ class Calls:
         self._limiter = limiter
         self._most_retries = retries
         self._retries_crashes = retries_crashes
+        self._retries_empty = retries_empty
         self._own_code = own_code
         self._max_tokens = max_tokens
         self._clock = clock
@@ -172,6 +178,7 @@ class Calls:
         """
         attempts = counted = 0
         made = ONE_ATTEMPT
+        answers: list[Response] = []  # all but the last are empty
         self._enter()
         try:
             while True:
@@ -182,19 +189,23 @@ class Calls:
                 with Stopwatch() as watch:
                     try:
                         response = await self._provider.answer(request)
-                        error = None
+                        error = self._lack_of_answer(response)
                     except (StorageError, asyncio.CancelledError):
                         self._limiter.record_end(permit)  # each permit is reported exactly once
                         raise
                     except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is its error
                         error = ProviderError.of(raised)
-                if error is None:
-                    response = self._record_answer(permit, response)
-                    return CallResult(response, watch.started_at, watch.elapsed_s, made)
-                counted += self._record_failure(permit, error)
-                if not self._is_worth_another(error, counted):
-                    self._record_loss(error)
-                    raise LostError(error, error, watch.started_at, watch.elapsed_s, attempts)
+                if error is None or error.kind == "empty":
+                    answers.append(self._record_answer(permit, response))
+                    counted += 1
+                    if error is None or not self._is_worth_another(error, counted):
+                        answer = _with_usage(answers)
+                        return CallResult(answer, watch.started_at, watch.elapsed_s, made)
+                else:
+                    counted += self._record_failure(permit, error)
+                    if not self._is_worth_another(error, counted):
+                        self._record_loss(error)
+                        raise LostError(error, error, watch.started_at, watch.elapsed_s, attempts)
                 made = Attempts(attempts + 1, error.short)
                 delay_s = self._delay_s(counted, error.retry_after_s)
                 self.retries[slot] = Retry(request.case.id, error, self._clock() + delay_s)
@@ -285,6 +296,16 @@ class Calls:
             self._reached = True
         return True
 
+    def _lack_of_answer(self, response: Response) -> ProviderError | None:
+        """Return what an answer lacks; None for a complete one."""
+        is_empty = not (response.output.strip() or response.tool_calls or response.files)
+        if not self._retries_empty or not is_empty:
+            return None
+        if response.finish_reason == "model_context_window_exceeded":
+            text = "the request left no room for an answer in the model's context window"
+            return ProviderError("rejected", text)
+        return ProviderError("empty", "the answer is empty")
+
     def _is_refusal(self, error: ProviderError) -> bool:
         """Return True if the error looks like a limit or an overload.
 
@@ -304,7 +325,7 @@ class Calls:
 
     def _record_loss(self, error: ProviderError) -> None:
         """Report a call without an answer to the breaker."""
-        if self._own_code and error.kind in ("server", "rejected") and not has_no_credit(error):
+        if self._own_code and error.kind in _REFUSALS:
             self.breaker.record_answer()  # the system under test responds: its failure is judged
         else:
             self.breaker.record_loss(error, is_refusal=self._is_refusal(error))
@@ -327,15 +348,26 @@ class Calls:
         return retry_after_s + 0.1 * self._draw()
 
 
+def _with_usage(answers: Sequence[Response]) -> Response:
+    """Return the last of several answers, with the tokens and costs of all that report them."""
+    *earlier, last = answers
+    usage, cost_usd = last.usage, last.cost_usd
+    for answer in earlier:
+        if answer.usage is not None:
+            usage = answer.usage + (usage or Usage())
+        if answer.cost_usd is not None:
+            cost_usd = answer.cost_usd + (cost_usd or 0.0)
+    return replace(last, usage=usage, cost_usd=cost_usd)
+
+
 def _got_past_limits(error: ProviderError) -> bool:
     """Return True if a failure shows that the call got past all limits.
 
-    Not so a 408, which may come from a proxy, a rejected 429, which means an account without
-    credit, and a 502 or above, when no server answered. Errors of the key are left out as well:
-    keys are often checked before limits.
+    Not so a 408, which may come from a proxy, and a 502 or above, when no server answered. Errors
+    of the key or the account are left out as well: these are often checked before limits.
     """
-    if error.kind in ("server", "rejected"):
-        return error.status is not None and error.status not in (408, 429) and error.status < 502
+    if error.kind in _REFUSALS:
+        return error.status is not None and error.status != 408 and error.status < 502
     return error.kind == "bad_answer"
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_evals.engine.cells import PreparedCell
-from ci_evals.engine.pace import has_no_credit
 from ci_evals.engine.resources import LOCAL
-from ci_evals.errors import ErrorKind, GradingError, ProviderError
+from ci_evals.errors import GradingError, ProviderError
 from ci_evals.executors import Executor
+from ci_evals.faults import party_at_fault
 from ci_evals.graders.scoring import grade, grader_name, passes, score_of
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Response
@@ -17,12 +17,6 @@ from ci_evals.providers.base import ProviderOptions
 
 if TYPE_CHECKING:
     from ci_evals.engine.judges import Judges
-
-# Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing
-# about it.
-_OWN_FAULTS: frozenset[ErrorKind] = frozenset(
-    {"server", "network", "timeout", "rejected", "bad_answer", "crash"}
-)
 
 
 @dataclass(slots=True)
@@ -104,7 +98,7 @@ async def grade_again(
 def fail_or_exclude(
     error: ProviderError, cause: ProviderError, options: ProviderOptions
 ) -> RunOutcome:
-    """Return the outcome of a run without an answer: failed if the system under test broke, else
+    """Return the outcome of a run without an answer: failed if that is the change's fault, else
     errored.
 
     Args:
@@ -114,9 +108,7 @@ def fail_or_exclude(
     """
     reason = RunError(error.kind, error.message, error.status, error.detail, error.cause)
     if options.on_error is None:
-        is_own_fault = cause.kind in _OWN_FAULTS and not has_no_credit(cause)
-        # A model that goes on calling tools has answered wrongly: no outage is to blame.
-        fails = cause.kind == "max_steps" or (options.own_code and is_own_fault)
+        fails = party_at_fault(cause.kind, own_code=options.own_code) == "change"
     else:
         fails = options.on_error == "fail"
     if fails:

@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from ci_evals.errors import ProviderError
+from ci_evals.faults import ErrorKind
 from ci_evals.format import duration, number_of
 
 WEIGHT = 1 / 16  # of the newest outcome in the share of refusals
@@ -24,9 +25,9 @@ MOST_REFUSED_FOR_GOOD = 5  # calls in a row
 MOST_LOST = 10  # calls in a row with all their attempts, or as many as may be under way
 MOST_REFUSED, LONGEST_SILENCE_S = 10, 120.0  # attempts in a row, and the time that they took
 
-_FOR_GOOD = frozenset(
-    {401, 402, 403, 404}
-)  # wrong key, no credit, no such model: waiting doesn't help
+# A wrong key, no credit, no such model: waiting doesn't help.
+_FOR_GOOD: frozenset[ErrorKind] = frozenset({"auth", "no_credit", "not_found"})
+_LOST: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "upstream"})
 
 
 @dataclass(slots=True, eq=False)
@@ -210,13 +211,9 @@ class Breaker:
     def record_loss(self, error: ProviderError, *, is_refusal: bool) -> None:
         """Record a call without an answer; open after too many in a row."""
         retry_after_s = error.retry_after_s or 0.0
-        if (
-            has_no_credit(error)
-            or error.status in _FOR_GOOD
-            or retry_after_s > LONGEST_RETRY_AFTER_S
-        ):
+        if error.kind in _FOR_GOOD or retry_after_s > LONGEST_RETRY_AFTER_S:
             self._for_good += 1
-        elif not is_refusal and error.kind in ("server", "network", "timeout"):
+        elif not is_refusal and error.kind in _LOST:
             self._lost += 1
         if self._for_good >= MOST_REFUSED_FOR_GOOD or self._lost >= self._most_lost:
             failures = max(self._for_good, self._lost)
@@ -226,11 +223,3 @@ class Breaker:
         if self.cause is None:
             self.cause = error
             self.reason = f"{reason}: {error.message}"
-
-
-def has_no_credit(error: ProviderError) -> bool:
-    """Return True if an account behind the provider is used up.
-
-    That says nothing about the code that called it.
-    """
-    return error.kind == "rejected" and error.status in (402, 429)

@@ -393,7 +393,7 @@ class Run:
             self._check_request(queue, filled.request(run))
             await self._do(queue, index, slot, filled)
         except SetupError as error:
-            reason = RunError("environment", error.message, detail=error.detail)
+            reason = RunError("setup", error.message, detail=error.detail)
             outcome = RunOutcome("errored", error=reason)
             self._record(index, self._result(cell, run, outcome, started_at, 0.0))
         finally:

@@ -456,6 +456,7 @@ def _calls(  # noqa: PLR0913  everything that calls of a provider depend on
         retries=retries,
         # Code under test is not retried unless the suite asks for it: a retry hides its crashes.
         retries_crashes=options.retries is not None and not options.retried,
+        retries_empty=options.asks_again_if_empty,
         own_code=own_code,
         max_tokens=getattr(options, "max_output_tokens", None),
         clock=time.monotonic,

@@ -14,6 +14,7 @@ from pydantic_core import PydanticSerializationError
 
 from ci_evals.engine.journal import digest_of, keep_file
 from ci_evals.errors import ProviderError, StorageError
+from ci_evals.faults import party_at_fault
 from ci_evals.files import write_atomically
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.request import Request
@@ -153,8 +154,11 @@ class StagedProvider:
             response = await stage.ask(replace(trip.request, input=value, messages=messages))
         except ProviderError as error:
             text = f"stage {stage.name}: {error.message}"
-            # A function is code under test. Another provider that fails says nothing about it.
-            kind = error.kind if stage.price is None else "environment"
+            kind = error.kind
+            # A function is code under test. A model that fails says nothing about it.
+            is_model = stage.price is not None
+            if is_model and party_at_fault(kind, own_code=False) != "change":
+                kind = "upstream"
             raise ProviderError(kind, text, status=error.status, detail=error.detail) from error
         if stage.price is not None:
             trip.costs_usd.append(stage.price(response))

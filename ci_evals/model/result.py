@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from ci_evals.errors import ErrorKind
+from ci_evals.faults import ErrorKind
 from ci_evals.model.grading import USUAL_WEIGHT, Classified, Statement, join_got
 from ci_evals.model.response import Message, Response
 

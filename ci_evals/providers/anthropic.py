@@ -1,7 +1,7 @@
 """Anthropic's messages API: `POST {base_url}/v1/messages`."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -102,7 +102,7 @@ class Messages:
         counts: dict[str, int] = {}
         for event, after_s in self._endpoint.read_events(_event(), events):
             if event.type == "error":
-                raise self._endpoint.broken_off(event.error.message)
+                raise self._endpoint.reported(event.error)
             if event.message is not None:
                 model = event.message.model
                 counts |= _nonzero_counts(event.message.usage)
@@ -279,11 +279,6 @@ class _Delta:
     stop_reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Error:
-    message: str = ""
-
-
 @dataclass(slots=True)
 class _Event:
     type: str
@@ -292,7 +287,7 @@ class _Event:
     content_block: _Block | None = None
     delta: _Delta = _Delta()
     usage: _Usage | None = None
-    error: _Error = _Error()
+    error: dict[str, Any] = field(default_factory=dict)
 
 
 @cache

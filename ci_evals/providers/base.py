@@ -329,6 +329,8 @@ class ProviderOptions(Options):
     """True if it calls the team's own code, so that a crash counts against the change."""
     retried: ClassVar[bool] = True
     """True if the suite's `retries` apply."""
+    asks_again_if_empty: ClassVar[bool] = False
+    """True if an empty answer is rather an accident than what the model has to say."""
     embeds: ClassVar[bool] = False
     """True if it answers with embeddings instead of text."""
     works_on_tasks: ClassVar[bool] = False

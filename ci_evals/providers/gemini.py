@@ -177,7 +177,7 @@ class GeminiEndpoint:
         feedback = usage = version = finish_reason = first_token_s = None
         for chunk, after_s in self._endpoint.read_events(_answer(), events):
             if chunk.error is not None:
-                raise self._endpoint.broken_off(chunk.error.message)
+                raise self._endpoint.reported(chunk.error)
             feedback = chunk.prompt_feedback or feedback
             usage = chunk.usage_metadata or usage
             version = chunk.model_version or version
@@ -200,7 +200,7 @@ class GeminiEndpoint:
         host = self._endpoint.host
         if feedback is None or feedback.block_reason is None:
             text = f"{host} answered without a candidate and without a reason"
-            return ProviderError("bad_answer", text)
+            return ProviderError("server", text)
         why = feedback.block_reason
         if feedback.block_reason_message:
             why = f"{why}: {feedback.block_reason_message}"
@@ -327,17 +327,12 @@ class _Usage(CamelCase):
 
 
 @dataclass(slots=True)
-class _Error(CamelCase):
-    message: str = ""
-
-
-@dataclass(slots=True)
 class _Answer(CamelCase):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _Feedback | None = None
     usage_metadata: _Usage | None = None
     model_version: str | None = None
-    error: _Error | None = None
+    error: dict[str, Any] | None = None
     first_token_s: float | None = None
 
 

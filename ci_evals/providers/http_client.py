@@ -13,7 +13,8 @@ from urllib.request import proxy_bypass
 import aiohttp
 from yarl import URL
 
-from ci_evals.errors import ConfigError, ErrorKind, Problem, ProviderError
+from ci_evals.errors import ConfigError, Problem, ProviderError
+from ci_evals.faults import kind_of_status
 from ci_evals.providers.base import Resources
 from ci_evals.providers.http_headers import date_in, number_in, retry_after_s
 from ci_evals.providers.http_messages import (
@@ -23,7 +24,6 @@ from ci_evals.providers.http_messages import (
     HttpCredentials,
     Reply,
     authority,
-    kind_of,
     place_of,
     readable,
 )
@@ -276,22 +276,20 @@ async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) ->
         # Its target is not shown: a user who follows it could send the key to somebody else.
         advice = "check the provider's `base_url` or `url`"
         text = f"{place} answered {status}, a redirect, which is not followed: {advice}"
-        return ProviderError("rejected", text, status=status)
+        return ProviderError("not_found", text, status=status)
     try:
         body = await _read(response, _REFUSAL_BYTES)
     except (aiohttp.ClientError, OSError):
         body = b""  # the status says enough
-    kind: ErrorKind = kind_of(status)
-    if status == 429 and b"insufficient_quota" in body:
-        kind = "rejected"  # there is no credit left, so a retry is useless
-    message = _message(body) or body.decode("utf-8", "replace") or response.reason or "no message"
+    written = body.decode("utf-8", "replace")
+    message = _message(body) or written or response.reason or "no message"
     for name, value in sent.items():
         if re.search(_CREDENTIAL, name, re.IGNORECASE):
             credential = value.strip().rpartition(" ")[2]
             if len(credential) >= SHORTEST:
                 message = message.replace(credential, MASK)
     return ProviderError(
-        kind,
+        kind_of_status(status, written),
         f"{place} answered {status}: {readable(message)}",
         status=status,
         retry_after_s=_retry_after_s(response.headers, body),

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
-from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem, is_complete_url
 from ci_evals.providers.answer import plain_json
@@ -20,15 +20,6 @@ END_OF_STREAM = "[DONE]"
 """The data of the last event of OpenAI's streams, and of many compatible ones."""
 
 _PLACE_CHARACTERS = 200
-
-# 408 and 409 may succeed when repeated; the SDKs of OpenAI and Anthropic retry them, too.
-_KINDS: Mapping[int, ErrorKind] = {
-    401: "auth",
-    403: "auth",
-    408: "server",
-    409: "server",
-    429: "rate_limit",
-}
 
 T = TypeVar("T")
 
@@ -177,15 +168,6 @@ def token_problems(token: TokenCommand | None, headers: Mapping[str, str]) -> li
 
 
 # Answers and addresses in messages.
-
-
-def kind_of(status: int) -> ErrorKind:
-    """Return the kind of failure for a status outside 2xx."""
-    if status in _KINDS:
-        return _KINDS[status]
-    if status >= 500:
-        return "server"
-    return "rejected"
 
 
 def readable(text: str, limit: int = 300) -> str:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from pydantic import AfterValidator, Field
 
-from ci_evals.errors import ErrorKind
+from ci_evals.faults import ErrorKind
 from ci_evals.model.response import Message, Response, Role, Usage
 from ci_evals.providers.answer import arguments_object, arguments_text
 from ci_evals.providers.http_messages import END_OF_STREAM

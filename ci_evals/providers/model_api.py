@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from yarl import URL
 
 from ci_evals.errors import ProviderError
+from ci_evals.faults import kind_of_codes
 from ci_evals.model.fields import Bool, Many, Positive, Secret
 from ci_evals.model.response import Detail, Message
 from ci_evals.providers.answer import encode_json
@@ -90,6 +91,7 @@ class ModelOptions(ProviderOptions):
     vendor_host: ClassVar[str]
     key_header: ClassVar[str]
     key_prefix: ClassVar[str] = ""
+    asks_again_if_empty: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = ("model", "messages", "stream")
     """The fields of the body that ci-evals sets."""
     settings: ClassVar[Mapping[str, str]] = {name: f"params.{name}" for name in _PARAMS}
@@ -315,12 +317,34 @@ class Endpoint:
                 continue
             yield decode(adapter, event.data.encode(), self.host), event.after_s
 
-    def broken_off(self, error: str = "") -> ProviderError:
-        """Return the error of a stream that ended before the answer, with the server's reason."""
-        why = " before the answer was complete"
-        if error:
-            why = f": {readable(error)}"
-        return ProviderError("network", f"{self.host} broke off its stream{why}")
+    def broken_off(self) -> ProviderError:
+        """Return the error of a stream that ended before the answer."""
+        text = f"{self.host} broke off its stream before the answer was complete"
+        return ProviderError("network", text)
+
+    def reported(self, error: object, finish_reason: str | None = None) -> ProviderError:
+        """Return the error that an answer with status 200 reports.
+
+        Args:
+            error: the error in the answer: a mapping, a text, or None.
+            finish_reason: the reason for which the answer ended, if that is an error.
+        """
+        message = ""
+        codes: list[object] = [finish_reason]
+        match error:
+            case str():
+                message = error
+            case Mapping():
+                message = str(error.get("message") or "")
+                codes = [error.get("code"), error.get("type"), error.get("status"), finish_reason]
+        kind = kind_of_codes(*codes, message=message)
+        for code in codes:
+            if isinstance(code, int) and 400 <= code < 600:
+                text = f"{self.host} answered {code}: {readable(message) or 'no message'}"
+                return ProviderError(kind, text, status=code)
+        names = [code for code in codes if code and isinstance(code, str)]
+        why = ": ".join(filter(None, [*names[:1], message])) or "no reason given"
+        return ProviderError(kind, f"{self.host} reported an error: {readable(why)}")
 
 
 def system_texts_of(messages: Iterable[Message]) -> list[str]:

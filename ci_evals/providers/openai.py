@@ -11,11 +11,12 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from ci_evals.errors import ProviderError
+from ci_evals.faults import LOST_FINISHES
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Detail, Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import arguments_text, encode_json, read_arguments
 from ci_evals.providers.base import NativeMessage, Provider, Resources, ToolRequest
-from ci_evals.providers.http_messages import END_OF_STREAM, Event, kind_of, readable
+from ci_evals.providers.http_messages import END_OF_STREAM, Event
 from ci_evals.providers.model_api import Endpoint, ModelOptions
 from ci_evals.providers.parts import address_refused, attach
 
@@ -135,10 +136,7 @@ class ChatEndpoint:
             completion = self._endpoint.read(_completion(), reply)
         else:
             completion, first_token_s = self._assemble(reply.events)
-        choices = completion.get("choices")
-        if not choices:
-            raise self._no_choice(completion.get("error"))
-        choice = choices[0]
+        choice = self._choice_of(completion)
         message = choice["message"]
         usage, cost_usd = None, reply.cost_usd
         counts = completion.get("usage")
@@ -173,17 +171,18 @@ class ChatEndpoint:
         """
         text = refusal = reasoning = ""
         calls: list[_Call] = []
-        model = usage = finish_reason = first_token_s = None
+        model = usage = finish_reason = failure = first_token_s = None
         for chunk, after_s in self._endpoint.read_events(_chunk(), events):
             error = chunk.get("error")
             if error is not None:
-                raise self._stream_error(error)
+                raise self._endpoint.reported(error)
             model = chunk.get("model") or model
             usage = chunk.get("usage") or usage
             for choice in chunk.get("choices") or ():
                 if choice.get("index", 0) != 0:
                     continue
                 finish_reason = choice.get("finish_reason") or finish_reason
+                failure = choice.get("error") or failure
                 delta = choice.get("delta")
                 if delta is None:
                     continue
@@ -197,7 +196,7 @@ class ChatEndpoint:
                 for piece in pieces or ():
                     _add_piece(calls, piece)
         has_end = any(event.data == END_OF_STREAM for event in events)
-        if finish_reason is None and not has_end:
+        if finish_reason is None and failure is None and not has_end:
             raise self._endpoint.broken_off()
         message: _Message = {
             "content": text,
@@ -205,33 +204,35 @@ class ChatEndpoint:
             "tool_calls": calls,
             "reasoning_content": reasoning,
         }
-        choices: list[_Choice] = [{"message": message, "finish_reason": finish_reason}]
+        choices: list[_Choice] = [
+            {"message": message, "finish_reason": finish_reason, "error": failure}
+        ]
         return {"choices": choices, "model": model, "usage": usage}, first_token_s
 
-    def _stream_error(self, error: object) -> ProviderError:
-        match error:
-            case {"message": str(), "code": int()}:
-                return self._no_choice(error)
-            case {"message": str(message)} | str(message):
-                return self._endpoint.broken_off(message)
-            case _:
-                return self._endpoint.broken_off()
+    def _choice_of(self, completion: "_Completion") -> "_Choice":
+        """Return the choice of a completion.
 
-    def _no_choice(self, error: object) -> ProviderError:
-        """Return the error in an answer with status 200, as gateways send it.
-
-        The real status may be in the body.
+        Raises:
+            ProviderError: there is none, or the provider reports an error instead, as gateways do
+                with status 200.
         """
         host = self._endpoint.host
-        match error:
-            case {"message": str(message), "code": int(code)} if 400 <= code < 600:
-                text = f"{host} answered {code}: {readable(message)}"
-                return ProviderError(kind_of(code), text, status=code)
-            case {"message": str(message)} | str(message):
-                why = f": {readable(message)}"
-            case _:
-                why = ": is this a chat completions endpoint?"
-        return ProviderError("bad_answer", f"{host} answered without a choice{why}")
+        error, choices = completion.get("error"), completion.get("choices")
+        if not choices and error is not None:
+            raise self._endpoint.reported(error)
+        if choices is not None and not choices:
+            raise ProviderError("server", f"{host} answered with an empty list of choices")
+        if choices is None:
+            text = f"{host} answered without a choice: is this a chat completions endpoint?"
+            raise ProviderError("bad_answer", text)
+        choice = choices[0]
+        finish_reason = choice.get("finish_reason")
+        if choice.get("error") is not None or finish_reason in LOST_FINISHES:
+            raise self._endpoint.reported(choice.get("error"), finish_reason)
+        if choice.get("message") is None:
+            text = f"{host} answered without a message: is this a chat completions endpoint?"
+            raise ProviderError("bad_answer", text)
+        return choice
 
 
 class EmbeddingsEndpoint:
@@ -343,8 +344,9 @@ class _Message(TypedDict, total=False):
 
 
 class _Choice(TypedDict, total=False):
-    message: Required[_Message]
+    message: _Message
     finish_reason: str | None
+    error: Any
 
 
 class _InputDetails(TypedDict, total=False):
@@ -369,6 +371,7 @@ class _ChoiceDelta(TypedDict, total=False):
     delta: _Message | None
     index: int
     finish_reason: str | None
+    error: Any
 
 
 class _Chunk(TypedDict, total=False):

@@ -8,7 +8,7 @@ from typing import Any, Required
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
-from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.errors import ProviderError
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Passage, Response, ToolCall, Usage
 from ci_evals.providers.answer import (
@@ -19,7 +19,7 @@ from ci_evals.providers.answer import (
     read_arguments,
 )
 from ci_evals.providers.base import NativeMessage, ToolRequest
-from ci_evals.providers.http_messages import Event, readable
+from ci_evals.providers.http_messages import Event
 from ci_evals.providers.model_api import Endpoint
 from ci_evals.providers.parts import attach
 
@@ -32,11 +32,6 @@ _FIRST_TOKENS = frozenset(
     ]
 )
 _LAST_EVENTS = frozenset(["response.completed", "response.incomplete", "response.failed"])
-_KINDS: Mapping[str, ErrorKind] = {
-    "server_error": "server",
-    "vector_store_timeout": "server",
-    "rate_limit_exceeded": "rate_limit",
-}
 _LEFT_TO_CALLER = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
 """Calls of built-in tools that the caller has to run."""
 
@@ -117,7 +112,7 @@ class ResponsesEndpoint:
         for event, after_s in self._endpoint.read_events(_event(), events):
             kind = event.get("type")
             if kind == "error":
-                raise self._failure(event.get("error") or event)
+                raise self._endpoint.reported(event.get("error") or event)
             if kind in _FIRST_TOKENS and first_token_s is None:
                 first_token_s = after_s
             if kind in _LAST_EVENTS:
@@ -134,29 +129,17 @@ class ResponsesEndpoint:
         """
         error, output = answer.get("error"), answer.get("output")
         if error is not None:
-            raise self._failure(error)
+            raise self._endpoint.reported(error)
         status = answer.get("status")
-        if status in ("failed", "cancelled", "queued", "in_progress"):
+        if status == "failed":
+            raise self._endpoint.reported(None)
+        if status in ("cancelled", "queued", "in_progress"):
             text = f"{self._endpoint.host} answered with the status {status!r} and without an error"
             raise ProviderError("bad_answer", text)
         if output is None:
             text = f"{self._endpoint.host} answered without output: is this a responses endpoint?"
             raise ProviderError("bad_answer", text)
         return output
-
-    def _failure(self, error: Any) -> ProviderError:
-        """Return the error in an answer with status 200."""
-        code, message = "error", ""
-        if isinstance(error, str):
-            message = error
-        elif isinstance(error, Mapping):
-            code = str(error.get("code") or code)
-            message = str(error.get("message") or "")
-        why = code
-        if message:
-            why = f"{code}: {message}"
-        kind = _KINDS.get(code, "rejected")
-        return ProviderError(kind, f"{self._endpoint.host} failed: {readable(why)}")
 
 
 # What is sent.

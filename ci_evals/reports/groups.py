@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Literal, get_args
 
-from ci_evals.errors import ErrorKind
+from ci_evals.faults import ErrorKind
 from ci_evals.format import name_of, number_of, one_line, percent
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison

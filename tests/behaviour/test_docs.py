@@ -20,7 +20,7 @@ from without_plugins import skip_without_plugins
 
 from ci_evals import errors
 from ci_evals.cli.main import group
-from ci_evals.errors import ErrorKind
+from ci_evals.faults import ErrorKind
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.rubrics import MATERIAL, PROMPT, RUBRICS, VARIABLES

@@ -21,7 +21,8 @@ from botocore.exceptions import (
 from botocore.session import Session
 from botocore.utils import get_token_from_environment
 
-from ci_evals.errors import ConfigError, ErrorKind, Problem, ProviderError
+from ci_evals.errors import ConfigError, Problem, ProviderError
+from ci_evals.faults import ErrorKind
 from ci_evals.format import one_line
 from ci_evals.providers.base import Resources
 from ci_evals.providers.http_messages import Call, Event, readable

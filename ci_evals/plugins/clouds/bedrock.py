@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.errors import ProviderError
+from ci_evals.faults import kind_of_codes
 from ci_evals.model.fields import NonEmpty
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
@@ -51,14 +52,6 @@ _FORMATS = {  # formats of images and documents, by the end of a media type
     "html": "html",
     "plain": "txt",
     "markdown": "md",
-}
-_KINDS: Mapping[str, ErrorKind] = {  # kinds of exceptions in a stream
-    "internalServerException": "server",
-    "modelStreamErrorException": "server",
-    "modelTimeoutException": "server",
-    "serviceUnavailableException": "server",
-    "throttlingException": "rate_limit",
-    "validationException": "rejected",
 }
 
 
@@ -231,12 +224,12 @@ class Converse:
 
     def _exception(self, event: Event) -> ProviderError:
         """Return the error that ended a stream."""
-        why = event.name
+        why, message = event.name, ""
         match json.loads(event.data):
             case {event.name: {"message": str(message)}}:
                 why = f"{event.name}: {message}"
         text = f"{self._endpoint.host} broke off its stream: {readable(why)}"
-        return ProviderError(_KINDS.get(event.name, "server"), text)
+        return ProviderError(kind_of_codes(event.name, message=message), text)
 
 
 # What is sent.

@@ -8,7 +8,8 @@ import google.auth
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 from google.auth.transport.requests import Request
 
-from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.errors import ProviderError
+from ci_evals.faults import ErrorKind
 from ci_evals.providers.base import Resources
 from ci_evals.providers.http_messages import Call, readable
 from ci_evals.redaction import learn

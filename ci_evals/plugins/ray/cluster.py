@@ -31,7 +31,6 @@ from ci_evals.engine.calls import discount
 from ci_evals.engine.resources import LOCAL
 from ci_evals.errors import (
     ConfigError,
-    ErrorKind,
     GradingError,
     Place,
     Problem,
@@ -40,6 +39,7 @@ from ci_evals.errors import (
     describe_exception,
 )
 from ci_evals.executors import ExecutorSuite, Portable
+from ci_evals.faults import ErrorKind
 from ci_evals.format import one_line
 from ci_evals.model.grading import Finding, Grader
 from ci_evals.model.request import Answer, Request, sendable_request

@@ -12,10 +12,10 @@ from ci_evals.engine.limits import RateLimiter
 from ci_evals.engine.queues import Queue
 from ci_evals.engine.slots import Slot, Slots
 from ci_evals.errors import ProviderError
+from ci_evals.faults import kind_of_status
 from ci_evals.model.case import Case
 from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Response, Usage
-from ci_evals.providers.http_messages import kind_of
 from ci_evals.providers.mock import Mock
 from fakes.virtual_time import VirtualLoop
 
@@ -30,7 +30,7 @@ RUNS, WORKERS, RETRIES = 1000, 64, 4
 
 
 def failing(status: int | None, retry_after_s: float | None = None) -> ProviderError:
-    kind = "network" if status is None else kind_of(status)
+    kind = "network" if status is None else kind_of_status(status)
     return ProviderError(kind, f"failed: {status}", status=status, retry_after_s=retry_after_s)
 
 

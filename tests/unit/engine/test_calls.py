@@ -26,7 +26,7 @@ from ci_evals.model.response import Response
 LIMIT = 4
 WRONG_KEY, DOWN, BROKEN, GONE = failing(401), failing(503), failing(500), failing(None)
 HANGS = ProviderError("timeout", "no answer within 60 s")
-NO_CREDIT = ProviderError("rejected", "You exceeded your current quota", status=429)
+NO_CREDIT = ProviderError("no_credit", "You exceeded your current quota", status=429)
 TOO_LONG, UNREADABLE = failing(400), ProviderError("bad_answer", "HTML, not JSON")
 
 

@@ -186,7 +186,7 @@ async def test_a_stage_that_breaks_is_named(tmp_path: Path, module: str) -> None
         tmp_path, {"type": "python", "target": f"{module}:louder", "before": ["down"]}, down
     )
     assert lost.error is not None
-    assert (lost.status, lost.error.kind) == ("errored", "environment")
+    assert (lost.status, lost.error.kind) == ("errored", "upstream")
 
 
 async def test_a_folder_that_takes_no_files_is_not_the_systems_failure(

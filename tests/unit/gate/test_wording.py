@@ -8,7 +8,7 @@ import pytest
 from factories import many, report_of
 from sides import base_of, compared, head_of, key_of
 
-from ci_evals.errors import ErrorKind
+from ci_evals.faults import ErrorKind
 from ci_evals.gate.run_errors import same_reason
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording.bases import baseline_sentence

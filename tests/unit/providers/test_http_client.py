@@ -46,10 +46,12 @@ async def refused(server: FakeServer, **options: Any) -> ProviderError:
     [
         (400, "rejected"),
         (401, "auth"),
+        (402, "no_credit"),
         (403, "auth"),
-        (404, "rejected"),
+        (404, "not_found"),
         (408, "server"),
         (409, "server"),
+        (413, "rejected"),
         (422, "rejected"),
         (429, "rate_limit"),
         (500, "server"),
@@ -114,7 +116,7 @@ async def test_a_redirect_is_not_followed_and_its_address_not_advised(server: Fa
         Scripted(status=307, headers={"Location": "https://elsewhere.example/v1?key=secret"})
     )
     error = await refused(server)
-    assert (error.kind, error.status, len(server.seen)) == ("rejected", 307, 1)
+    assert (error.kind, error.status, len(server.seen)) == ("not_found", 307, 1)
     advice = "check the provider's `base_url` or `url`"
     assert (
         error.message

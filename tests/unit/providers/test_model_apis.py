@@ -24,7 +24,8 @@ from fakes.http_server import (
 )
 from fakes.responses import check_responses, output_text, responding
 
-from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.errors import ProviderError
+from ci_evals.faults import ErrorKind
 from ci_evals.model.fields import Secret
 from ci_evals.model.response import Message, Part, Response, Step, ToolCall, Usage
 from ci_evals.providers.base import ProviderOptions
@@ -563,6 +564,11 @@ async def test_an_empty_or_short_answer_says_why_it_ended(
     assert (response.output, response.finish_reason) == (entry.output, entry.reason)
 
 
+def lost_choice(**fields: Any) -> dict[str, Any]:
+    """A completion whose choice reports that the provider broke down."""
+    return {"choices": [{"message": {"content": "Par"}, "finish_reason": "stop", **fields}]}
+
+
 BEDROCK_STATUSES: Sequence[tuple[int, ErrorKind]] = (
     (403, "auth"),
     (400, "rejected"),
@@ -582,11 +588,24 @@ FAILED: dict[str, Sequence[Failing]] = {
             "rate_limit",
             "answered 429: slow down",
         ),
-        Failing({"error": "model not loaded"}, "bad_answer", "without a choice: model not loaded"),
-        Failing({"choices": []}, "bad_answer", "is this a chat completions endpoint?"),
-        Failing(
-            {"choices": [{"text": "legacy"}]}, "bad_answer", "choices[0].message: Field required"
+        Failing({"error": "model not loaded"}, "server", "reported an error: model not loaded"),
+        Failing({"choices": []}, "server", "an empty list of choices"),
+        *(
+            Failing(lost_choice(finish_reason=reason), "server", f"reported an error: {reason}")
+            for reason in ("error", "network_error", "insufficient_system_resource")
         ),
+        Failing(
+            lost_choice(error={"code": 502, "message": "the upstream is gone"}),
+            "server",
+            "answered 502: the upstream is gone",
+        ),
+        Failing(
+            lost_choice(error={"code": "insufficient_quota", "message": "Top up."}),
+            "no_credit",
+            "reported an error: insufficient_quota: Top up.",
+        ),
+        Failing({"choices": [{"text": "legacy"}]}, "bad_answer", "answered without a message"),
+        Failing({"object": "list"}, "bad_answer", "is this a chat completions endpoint?"),
         Failing(
             "<html><title>Sign in</title></html>",
             "bad_answer",
@@ -597,17 +616,17 @@ FAILED: dict[str, Sequence[Failing]] = {
         Failing(
             responding(status="failed", error={"code": "server_error", "message": "Try again."}),
             "server",
-            "failed: server_error: Try again.",
+            "reported an error: server_error: Try again.",
         ),
         Failing(
             responding(status="failed", error={"code": "rate_limit_exceeded", "message": "Slow."}),
             "rate_limit",
-            "failed: rate_limit_exceeded: Slow.",
+            "reported an error: rate_limit_exceeded: Slow.",
         ),
         Failing(
             responding(status="failed", error={"code": "invalid_prompt", "message": "No."}),
             "rejected",
-            "failed: invalid_prompt: No.",
+            "reported an error: invalid_prompt: No.",
         ),
         Failing(
             responding(status="cancelled"), "bad_answer", "answered with the status 'cancelled'"
@@ -636,7 +655,7 @@ FAILED: dict[str, Sequence[Failing]] = {
             "rejected",
             "blocked the prompt (PROHIBITED_CONTENT)",
         ),
-        Failing({}, "bad_answer", "without a candidate"),
+        Failing({}, "server", "without a candidate"),
     ],
     "bedrock": [
         *(
@@ -1270,8 +1289,12 @@ BROKEN: dict[str, Sequence[Failing]] = {
         ),
         Failing(
             [event({"error": {"message": "gone", "code": "x"}})],
-            "network",
-            "broke off its stream: gone",
+            "server",
+            "reported an error: x: gone",
+        ),
+        *(
+            Failing([chunk({"content": "He"}, finish_reason=reason)], "server", reason)
+            for reason in ("error", "network_error", "insufficient_system_resource")
         ),
         Failing([event("{]")], "bad_answer", "something unexpected"),
         Failing([event({"choices": "none"})], "bad_answer", "something unexpected"),
@@ -1307,8 +1330,8 @@ BROKEN: dict[str, Sequence[Failing]] = {
                 *STREAMS["anthropic"][:5],
                 named("error", error={"type": "overloaded_error", "message": "Overloaded"}),
             ],
-            "network",
-            "127.0.0.1 broke off its stream: Overloaded",
+            "server",
+            "127.0.0.1 reported an error: overloaded_error: Overloaded",
         ),
     ],
     "gemini": [

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from ci_evals import registry
-from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.errors import ProviderError
+from ci_evals.faults import ErrorKind
 from ci_evals.format import number_of, one_line
 from ci_evals.model.response import MAX_TOKENS, Response, Step, Usage
 from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS, as_response, encode_json
@@ -258,9 +259,9 @@ def model_error(message: str, status: int | None = None) -> ProviderError:
     elif status in (401, 403):
         kind = "auth"
     elif status == 402:
-        kind = "rejected"
+        kind = "no_credit"
     elif status is not None and status >= 500:
-        kind = "environment"
+        kind = "upstream"
     reason = one_line(message, 300) or "no reason given"
     return ProviderError(kind, f"the agent stopped: {reason}", status=status)
 
