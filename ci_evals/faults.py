@@ -249,6 +249,22 @@ def kind_of_status(status: int, body: str = "") -> ErrorKind:
     return _BY_STATUS.get(status, "not_found")
 
 
+def kind_behind_own_code(status: int, body: str = "") -> ErrorKind:
+    """Return the kind of an error that the team's own code ended with because a model API that it
+    uses refused a request: `crash` where the request, and so the change, is at fault.
+
+    Args:
+        status: a status outside 2xx.
+        body: the text of the answer, or the message of an SDK or an agent.
+    """
+    kind = kind_of_status(status, body)
+    if kind == "server":  # not the server under test
+        return "upstream"
+    if party_at_fault(kind, own_code=True) == "change":
+        return "crash"
+    return kind
+
+
 def kind_of_codes(*codes: object, message: str = "") -> ErrorKind:
     """Return the kind of an error that an answer reports by codes of its own.
 
