@@ -258,7 +258,7 @@ def kind_behind_own_code(status: int, body: str = "") -> ErrorKind:
         body: the text of the answer, or the message of an SDK or an agent.
     """
     kind = kind_of_status(status, body)
-    if kind == "server":  # not the server under test
+    if kind == "server":  # that of the model API, not the one under test
         return "upstream"
     if party_at_fault(kind, own_code=True) == "change":
         return "crash"

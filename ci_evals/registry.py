@@ -446,7 +446,7 @@ TRANSCRIPTS: Registry[Any] = Registry(
         "codex": Entry("ci_evals.plugins.tasks.transcripts.codex:Codex", "codex exec --json"),
         "gemini-cli": Entry(
             "ci_evals.plugins.tasks.transcripts.gemini_cli:GeminiCli",
-            "gemini --output-format stream-json",
+            "gemini --skip-trust --output-format stream-json",
         ),
         "opencode": Entry(
             "ci_evals.plugins.tasks.transcripts.opencode:OpenCode", "opencode run --format json"

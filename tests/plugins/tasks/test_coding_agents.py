@@ -198,7 +198,7 @@ async def test_an_outage_of_the_model_says_nothing_about_the_agent(tmp_path: Pat
     assert ended.code == 3, ended.out + ended.err
     (line,) = journaled(tmp_path / "ci-evals-results")
     assert line["status"] == "errored"
-    assert line["error"]["kind"] == "environment"
+    assert line["error"]["kind"] == "upstream"
     assert line["error"]["message"] == "the agent stopped: Overloaded"
 
 

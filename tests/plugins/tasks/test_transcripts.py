@@ -102,7 +102,7 @@ def test_codex_tells_commands_changes_and_calls_of_mcp_servers() -> None:
 def test_gemini_cli_tells_how_long_tools_took() -> None:
     response = answer("gemini-cli", recorded("gemini-cli.jsonl"))
     assert response.output == "`total` subtracts 1, and I could not change it."
-    assert (response.model, response.usage) == ("gemini-2.5-pro", Usage(10000, 240, 8000))
+    assert (response.model, response.usage) == ("gemini-2.5-pro", Usage(10000, 300, 8000))
     assert response.steps is not None
     assert [(step.kind, step.name) for step in response.steps] == [
         ("message", "assistant"),
@@ -153,7 +153,7 @@ def test_opencode_without_the_event_of_its_last_step_has_answered() -> None:
     [
         ("claude-code", "claude-code-rate-limit.jsonl", "rate_limit", 429),
         ("codex", "codex-unauthorized.jsonl", "auth", 401),
-        ("opencode", "opencode-overloaded.jsonl", "environment", 529),
+        ("opencode", "opencode-overloaded.jsonl", "upstream", 529),
     ],
 )
 def test_an_outage_of_the_model_is_told_by_its_status(
@@ -162,56 +162,6 @@ def test_an_outage_of_the_model_is_told_by_its_status(
     error = failure(format_name, recorded(name), ProviderError("crash", "exit status 1"))
     assert (error.kind, error.status) == (kind, status)
     assert error.message.startswith("the agent stopped: ")
-
-
-@pytest.mark.parametrize(
-    ("format_name", "event", "kind"),
-    [
-        (
-            "gemini-cli",
-            {
-                "type": "result",
-                "status": "error",
-                "error": {"type": "FatalAuthenticationError", "message": "no key"},
-            },
-            "auth",
-        ),
-        (
-            "gemini-cli",
-            {"response": "", "error": {"type": "ApiError", "message": "quota", "code": 429}},
-            "rate_limit",
-        ),
-        (
-            "gemini-cli",
-            {"type": "result", "status": "error", "error": {"message": "Max turns exceeded"}},
-            "crash",
-        ),
-        (
-            "claude-code",
-            {"type": "result", "subtype": "success", "is_error": True, "result": "API Error: 500"},
-            "environment",
-        ),
-        (
-            "claude-code",
-            {"type": "result", "subtype": "error_during_execution", "is_error": True},
-            "crash",
-        ),
-        ("codex", {"type": "turn.failed", "error": {"message": "context too long"}}, "crash"),
-        (
-            "codex",
-            {
-                "type": "turn.failed",
-                "error": {"message": "exceeded retry limit, last status: 429 Too Many Requests"},
-            },
-            "rate_limit",
-        ),
-        ("opencode", {"type": "error", "error": {"name": "ProviderAuthError"}}, "auth"),
-    ],
-)
-def test_what_stopped_an_agent_is_its_own_failure_unless_the_model_refused(
-    format_name: str, event: object, kind: str
-) -> None:
-    assert failure(format_name, json.dumps(event).encode()).kind == kind
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

@@ -1,15 +1,15 @@
 """Claude Code: `claude -p --output-format stream-json --verbose`, or `json`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from ci_evals.faults import ErrorKind, kind_behind_own_code
 from ci_evals.model.response import Step, Usage
 from ci_evals.plugins.tasks.transcripts.reader import (
     TranscriptReader,
     count_at,
     mapping_of,
     mappings_in,
-    model_error,
     number_at,
     status_at,
     status_in,
@@ -19,12 +19,17 @@ from ci_evals.plugins.tasks.transcripts.reader import (
 
 _EVENTS = frozenset({"system", "assistant", "user", "result", "stream_event", "rate_limit_event"})
 _LIMITS = frozenset({"error_max_turns", "error_max_budget_usd"})
-_STATUS = {  # HTTP statuses of the errors in messages of the assistant
-    "authentication_failed": 401,
-    "billing_error": 402,
-    "rate_limit": 429,
-    "server_error": 500,
-    "overloaded": 529,
+# Names of errors in the assistant's messages. They count before the HTTP status of the API, which
+# is 400 for an empty account. The others, such as `invalid_request`, say less than the status.
+_KINDS: Mapping[str, ErrorKind] = {
+    "account_on_hold": "auth",
+    "authentication_failed": "auth",
+    "cloud_credential_error": "auth",
+    "oauth_org_not_allowed": "auth",
+    "billing_error": "no_credit",
+    "rate_limit": "rate_limit",
+    "overloaded": "upstream",
+    "server_error": "upstream",
 }
 _SYNTHETIC = "<synthetic>"  # the model of messages that the command itself made
 
@@ -33,13 +38,33 @@ class ClaudeCode(TranscriptReader):
     """Each message of the model is a request; sub-agents are named after their type."""
 
     options = "--output-format stream-json --verbose"
+    credentials = "set ANTHROPIC_API_KEY to a valid key (`env` of the provider)"
+
+    sentences: ClassVar[Mapping[str, ErrorKind]] = {
+        "Prompt is too long": "rejected",
+        "Credit balance is too low": "no_credit",
+        "You've hit your": "no_credit",  # session, weekly or usage limit
+        "usage limit reached": "no_credit",
+        "Not logged in": "auth",
+        "Please run /login": "auth",
+        "Please login again": "auth",
+        "Invalid API key": "auth",
+        "disabled organization": "auth",
+        "Authentication error": "auth",
+        "Repeated 529 Overloaded": "upstream",
+        "experiencing high load": "upstream",
+        "Request timed out": "upstream",
+        "Connection error": "upstream",
+        "Unable to connect to API": "upstream",
+    }
 
     def __init__(self) -> None:
         super().__init__()
         self.tells_steps = False
         self._requests: dict[str, int] = {}
         self._agents: dict[str, str] = {}
-        self._api_error: str | None = None
+        self._api_error: str | None = None  # of the last message
+        self._own_words: str | None = None  # the last message, if the command itself made it
 
     def read(self, event: Mapping[str, Any]) -> bool:
         kind = text_at(event, "type")
@@ -50,8 +75,8 @@ class ClaudeCode(TranscriptReader):
         agent = self._agents.get(str(event.get("parent_tool_use_id")))
         message = mapping_of(event, "message")
         if kind == "assistant":
-            self._read_message(message, agent)
             self._api_error = text_at(event, "error")
+            self._read_message(message, agent)
         elif kind == "user":
             self._read_results(message)
         elif kind == "result":
@@ -66,9 +91,11 @@ class ClaudeCode(TranscriptReader):
         texts = [text_at(block, "text") for block in blocks if block.get("type") == "text"]
         text = "\n".join(filter(None, texts))
         model = text_at(message, "model")
-        if model == _SYNTHETIC:
+        if model == _SYNTHETIC or self._api_error is not None:
             self.output = text
+            self._own_words = text
             return
+        self._own_words = None
         self._add_request(message, model or "", text, agent)
         if text and agent is None:
             self.output = text
@@ -120,13 +147,31 @@ class ClaudeCode(TranscriptReader):
             self.output = result
         if subtype in _LIMITS:
             self.finish_reason = subtype.removeprefix("error_")
+            self.answers_with_error = True
         elif event.get("is_error") is True or subtype.startswith("error"):
-            errors = event.get("errors")
-            message = result or self.output or subtype
-            if isinstance(errors, list) and errors:
-                message = text_of(errors[0])
-            status = status_at(event, "api_error_status") or _STATUS.get(self._api_error or "")
-            self.error = model_error(message, status or status_in(message))
+            self._read_error(event, result, subtype)
+
+    def _read_error(self, event: Mapping[str, Any], result: str | None, subtype: str) -> None:
+        """Read why the agent could not continue, from fields and the command's own words."""
+        kind = _KINDS.get(self._api_error or "")
+        status = status_at(event, "api_error_status")
+        own_words = self._own_words
+        errors = event.get("errors")
+        if isinstance(errors, list) and errors:
+            own_words = text_of(errors[0])
+        elif not self.tells_steps and result is not None and _are_own(result):
+            own_words = result
+        if own_words is not None:
+            self.fail(own_words, kind=kind, status=status or status_in(own_words))
+            return
+        if kind is None and status is not None:
+            kind = kind_behind_own_code(status)
+        self.fail(result or self.output or subtype, kind=kind or "crash", status=status)
+
+
+def _are_own(words: str) -> bool:
+    """Return True for words of the command itself, in an output without messages."""
+    return words.startswith(("API Error", *ClaudeCode.sentences))
 
 
 def _usage(counts: Mapping[str, Any]) -> Usage | None:

@@ -1,15 +1,14 @@
 """Codex: `codex exec --json`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from ci_evals.faults import ErrorKind
 from ci_evals.model.response import Step, Usage
 from ci_evals.plugins.tasks.transcripts.reader import (
     TranscriptReader,
     count_at,
     mapping_of,
-    model_error,
-    status_in,
     text_at,
     text_of,
 )
@@ -23,11 +22,36 @@ class Codex(TranscriptReader):
     """
 
     options = "exec --json"
+    credentials = "set CODEX_API_KEY to a valid key (`env` of the provider), or run `codex login`"
+
+    # The messages of codex-rs/protocol/src/error.rs that have no HTTP status.
+    sentences: ClassVar[Mapping[str, ErrorKind]] = {
+        "ran out of room in the model's context window": "rejected",
+        "flagged for possible cybersecurity risk": "rejected",
+        "hit your usage limit": "no_credit",
+        "hit your spend cap": "no_credit",
+        "workspace is out of credits": "no_credit",
+        "Quota exceeded": "no_credit",
+        "exceeded your current quota": "no_credit",
+        "To use Codex with your ChatGPT plan": "no_credit",
+        "access token could not be refreshed": "auth",
+        "Please log out and sign in again": "auth",
+        "Missing environment variable": "auth",  # that of the key, which the settings name
+        "Rate limit reached": "rate_limit",  # of a stream, so before "stream disconnected"
+        "rate limit exceeded": "rate_limit",
+        "experiencing high demand": "upstream",
+        "model is at capacity": "upstream",
+        "Flex capacity unavailable": "upstream",
+        "stream disconnected before completion": "upstream",
+        "Error while reading the server response": "upstream",
+        "Connection failed": "upstream",
+        "request timed out": "upstream",
+    }
 
     def read(self, event: Mapping[str, Any]) -> bool:
         kind = text_at(event, "type") or ""
         match kind:
-            case "item.started" | "item.completed":
+            case "item.started" | "item.updated" | "item.completed":
                 self.error = None  # a lost connection was restored
                 self._read_item(mapping_of(event, "item"), is_done=kind == "item.completed")
             case "turn.started":
@@ -44,11 +68,9 @@ class Codex(TranscriptReader):
                     )
             case "turn.failed":
                 self.has_ended = True
-                message = text_at(mapping_of(event, "error"), "message") or ""
-                self.error = model_error(message, status_in(message))
+                self.fail(text_at(mapping_of(event, "error"), "message") or "")
             case "error":
-                message = text_at(event, "message") or ""
-                self.error = model_error(message, status_in(message))
+                self.fail(text_at(event, "message") or "")
             case _:
                 return kind.startswith(_STARTS)
         return True

@@ -1,33 +1,55 @@
-"""Gemini CLI: `gemini --output-format stream-json`, or `json`."""
+"""Gemini CLI: `gemini --skip-trust --output-format stream-json`, or `json`."""
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from ci_evals.errors import ProviderError
+from ci_evals.faults import ErrorKind, kind_behind_own_code
 from ci_evals.model.response import Response, Step, Usage
 from ci_evals.plugins.tasks.transcripts.reader import (
     TranscriptReader,
     count_at,
     mapping_of,
-    model_error,
     status_at,
     status_in,
     text_at,
     text_of,
 )
 
-_STATUS = {"FatalAuthenticationError": 401}
+# packages/core/src/utils/errors.ts: fatal errors, and the exit statuses of Gemini CLI for them.
+_EXITS = {
+    "FatalAuthenticationError": 41,
+    "FatalSandboxError": 44,
+    "FatalTurnLimitedError": 53,
+    "FatalToolExecutionError": 54,
+    "FatalUntrustedWorkspaceError": 55,
+}
+_TURN_LIMIT = 53
+_UNTRUSTED_FOLDER = 55
+_KINDS: Mapping[int, ErrorKind] = {
+    41: "auth",
+    44: "environment",  # its sandbox
+    54: "environment",  # no space left
+    _UNTRUSTED_FOLDER: "setup",
+}
+# After a refusal, it ends with the HTTP status of the API, of which a program can return 8 bits.
+_HTTP_EXITS = {status % 256: status for status in (400, 401, 403, 429, 500, 502, 503, 504)}
+_TURNS_USED_UP = "Maximum session turns exceeded"  # an event, after which it ends well
 
 
 class GeminiCli(TranscriptReader):
     """The duration of a tool call is the difference of its events' time stamps."""
 
-    options = "--output-format stream-json"
+    options = "--skip-trust --output-format stream-json"
+    credentials = "set GEMINI_API_KEY to a valid key (`env` of the provider)"
 
     def __init__(self) -> None:
         super().__init__()
         self.tells_steps = False
         self._pieces: list[str] = []
+        self._last_error = ""
 
     def read(self, event: Mapping[str, Any]) -> bool:
         at_s = _seconds(event.get("timestamp"))
@@ -47,7 +69,8 @@ class GeminiCli(TranscriptReader):
             case "tool_result":
                 self._read_result(event, at_s)
             case "error":
-                self.add_step(Step("message", "error", error=text_at(event, "message")))
+                self._last_error = text_at(event, "message") or ""
+                self.add_step(Step("message", "error", error=self._last_error))
             case "result":
                 self._end_message()
                 self._read_end(event)
@@ -81,12 +104,15 @@ class GeminiCli(TranscriptReader):
         self.finish_reason = text_at(event, "status")
         stats = mapping_of(event, "stats")
         if stats:
-            self.usage = Usage(
-                count_at(stats, "input_tokens"),
-                count_at(stats, "output_tokens"),
-                count_at(stats, "cached"),
-            )
-        if event.get("status") == "error":
+            input_tokens = count_at(stats, "input_tokens")
+            output_tokens = count_at(stats, "output_tokens")
+            # The rest of the total are thoughts, which are paid as output.
+            thoughts = count_at(stats, "total_tokens") - input_tokens - output_tokens
+            output_tokens += max(0, thoughts)
+            self.usage = Usage(input_tokens, output_tokens, count_at(stats, "cached"))
+        if self._last_error == _TURNS_USED_UP:
+            self._reach_turn_limit()
+        elif event.get("status") == "error":
             self._read_error(mapping_of(event, "error"))
 
     def _read_document(self, document: Mapping[str, Any]) -> None:
@@ -104,9 +130,60 @@ class GeminiCli(TranscriptReader):
             self._read_error(mapping_of(document, "error"))
 
     def _read_error(self, error: Mapping[str, Any]) -> None:
-        message = text_at(error, "message") or ""
-        status = _STATUS.get(text_at(error, "type") or "") or status_at(error, "code")
-        self.error = model_error(message, status or status_in(message))
+        message = text_at(error, "message") or self._last_error
+        code = error.get("code")
+        exit_status = _EXITS.get(text_at(error, "type") or "", 0)
+        if not exit_status and isinstance(code, int):
+            exit_status = code
+        if exit_status == _TURN_LIMIT:
+            self._reach_turn_limit()
+        elif exit_status in _KINDS:
+            self._fail_by_exit(exit_status, message)
+        else:
+            status = status_at(error, "code") or status_in(message)
+            message = _message_of_api(message)
+            self.fail(message, status=status)
+        self._last_error = message
+
+    def _reach_turn_limit(self) -> None:
+        self.error = None
+        self.finish_reason = "max_turns"
+        self.answers_with_error = True
+
+    def read_exit(self, failure: ProviderError) -> None:
+        """See `TranscriptReader`. Without a key or trust, and with `json`, errors are on stderr."""
+        exit_status = failure.status
+        if exit_status is None or (self.error is not None and self.error.kind != "crash"):
+            return
+        if exit_status == _TURN_LIMIT:
+            self._reach_turn_limit()
+            return
+        message = failure.message
+        if self.error is not None:
+            message = self._last_error
+        if exit_status in _KINDS:
+            self._fail_by_exit(exit_status, message)
+        elif exit_status in _HTTP_EXITS:
+            status = _HTTP_EXITS[exit_status]
+            kind = kind_behind_own_code(status, f"{message} {failure.detail}")
+            self.fail(message, kind=kind, status=status)
+
+    def _fail_by_exit(self, exit_status: int, message: str) -> None:
+        advice = ""
+        if exit_status == _UNTRUSTED_FOLDER:
+            advice = "add `--skip-trust` to the command"
+        self.fail(message, kind=_KINDS[exit_status], advice=advice)
+
+
+def _message_of_api(message: str) -> str:
+    """Return the API's own message in `[API Error: {"error": {"message": …}}]`; else `message`."""
+    try:
+        answer = json.loads(message[message.find("{") : message.rfind("}") + 1])
+    except ValueError:
+        return message
+    if not isinstance(answer, Mapping):
+        return message
+    return text_at(mapping_of(answer, "error"), "message") or message
 
 
 def _seconds(timestamp: object) -> float | None:

@@ -4,36 +4,36 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ci_evals.faults import ErrorKind
 from ci_evals.model.response import Step, Usage
 from ci_evals.plugins.tasks.transcripts.reader import (
     TranscriptReader,
     count_at,
     mapping_of,
-    model_error,
     number_at,
     status_at,
-    status_in,
     text_at,
     text_of,
 )
-
-_STATUS = {"ProviderAuthError": 401}
 
 
 class OpenCode(TranscriptReader):
     """Each step of OpenCode is a request to the model. The events do not name the model."""
 
     options = "run --format json"
+    credentials = "set the key of its model's provider (`env` of the provider here)"
 
     def __init__(self) -> None:
         super().__init__()
         self._request: int | None = None
+        self._went_on = False
 
     def read(self, event: Mapping[str, Any]) -> bool:
         part = mapping_of(event, "part")
         match event.get("type"):
             case "step_start":
                 self.has_ended = False
+                self._went_on = True
                 self._request = len(self.steps)
                 self.add_step(Step("model_request"))
             case "text":
@@ -41,6 +41,8 @@ class OpenCode(TranscriptReader):
                 self.has_ended = True
                 self.output = text_at(part, "text") or ""
                 self.add_step(Step("message", "assistant", result=self.output))
+                if self._went_on:  # else it is the rest of the answer that the error cut off
+                    self._recover()
             case "tool_use":
                 self.has_ended = False
                 self._read_call(part)
@@ -48,7 +50,7 @@ class OpenCode(TranscriptReader):
                 self._read_finish(part)
             case "error":
                 self._read_error(mapping_of(event, "error"))
-            case "reasoning":
+            case "reasoning" | "done":
                 pass
             case _:
                 return False
@@ -79,6 +81,8 @@ class OpenCode(TranscriptReader):
         reason = text_at(part, "reason")
         self.finish_reason = reason
         self.has_ended = reason != "tool-calls"
+        if reason == "stop":
+            self._recover()
         tokens = mapping_of(part, "tokens")
         cache = mapping_of(tokens, "cache")
         cached = count_at(cache, "read")
@@ -97,7 +101,25 @@ class OpenCode(TranscriptReader):
 
     def _read_error(self, error: Mapping[str, Any]) -> None:
         self.has_ended = True
+        self._went_on = False
         name = text_at(error, "name") or ""
-        message = text_at(mapping_of(error, "data"), "message") or name
-        status = _STATUS.get(name) or status_at(mapping_of(error, "data"), "statusCode")
-        self.error = model_error(message, status or status_in(message))
+        data = mapping_of(error, "data")
+        message = text_at(data, "message") or name
+        status = status_at(data, "statusCode")
+        kind: ErrorKind | None = None
+        if name == "ProviderAuthError":
+            kind = "auth"
+        elif name == "ContextOverflowError":
+            kind = "rejected"
+        elif status is None and data.get("isRetryable") is True:  # no connection
+            kind = "upstream"
+        self.fail(message, kind=kind, status=status)
+
+    def _recover(self) -> None:
+        """Forget an error after which the session went on and answered.
+
+        OpenCode ends with exit status 1 after any error.
+        """
+        if self.error is not None:
+            self.error = None
+            self.answers_with_error = True

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from ci_evals import registry
 from ci_evals.errors import ProviderError
-from ci_evals.faults import ErrorKind
+from ci_evals.faults import ErrorKind, kind_behind_own_code
 from ci_evals.format import number_of, one_line
 from ci_evals.model.response import MAX_TOKENS, Response, Step, Usage
 from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS, as_response, encode_json
@@ -32,14 +32,24 @@ class TranscriptReader:
         usage: the tokens; None if the agent does not report them.
         cost_usd: the cost, if the agent reports it.
         model: the model that answered.
-        finish_reason: why the agent stopped, in its own words.
-        error: why it could not continue; see `model_error`.
+        finish_reason: why the agent stopped, in its own words; `max_turns` and the like if it used
+            up a limit.
+        error: why it could not continue; see `fail`.
         has_ended: True after the agent's last event.
+        answers_with_error: True if the agent's work counts although its program exits with an
+            error: it used up a limit, or it went on after an error.
         tells_steps: False if the transcript is a summary without steps.
     """
 
     options: ClassVar[str] = ""
     """The options of the agent's command for this format, for messages."""
+
+    credentials: ClassVar[str] = ""
+    """What to do if the agent has no access to its model, for messages."""
+
+    sentences: ClassVar[Mapping[str, ErrorKind]] = {}
+    """Errors that the agent's program reports in words only: the beginning or a part of its
+    sentence, and what it means. The first one that fits decides."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -51,6 +61,7 @@ class TranscriptReader:
         self.finish_reason: str | None = None
         self.error: ProviderError | None = None
         self.has_ended = False
+        self.answers_with_error = False
         self.tells_steps = True
         self._open_calls: dict[str, tuple[int, float | None]] = {}
         self._characters = 0
@@ -61,6 +72,51 @@ class TranscriptReader:
         Events are untrusted: any field may be missing, or have another type.
         """
         raise NotImplementedError
+
+    def read_exit(self, failure: ProviderError) -> None:
+        """Read how the agent's program failed, after all events; `failure.status` is its exit
+        status. Formats override it if the status says more than their events.
+        """
+
+    def fail(
+        self,
+        message: str,
+        *,
+        kind: ErrorKind | None = None,
+        status: int | None = None,
+        advice: str = "",
+    ) -> None:
+        """Record that the agent could not continue.
+
+        Args:
+            message: the words of the agent's program. Give a `kind` with words of the model, which
+                must decide nothing.
+            kind: what happened, if a field of the event says so. Otherwise it follows from
+                `sentences`, else from the status, else it is a crash.
+            status: the HTTP status of the model's API, if a field has it. Otherwise it is looked
+                for in the message.
+            advice: what to do; `credentials` without access to the model.
+        """
+        if kind is None:
+            if status is None:
+                status = status_in(message)
+            kind = self._kind_of(message, status)
+        reason = one_line(message, 300) or "no reason given"
+        if kind == "auth":
+            advice = advice or self.credentials
+        text = f"the agent stopped: {reason}"
+        if advice:
+            text = f"{text.removesuffix('.')}; {advice}"
+        self.error = ProviderError(kind, text, status=status)
+
+    def _kind_of(self, message: str, status: int | None) -> ErrorKind:
+        words = message.replace("\u2019", "'")  # Codex writes either apostrophe
+        for sentence, kind in self.sentences.items():
+            if sentence in words:
+                return kind
+        if status is None:
+            return "crash"
+        return kind_behind_own_code(status, message)
 
     def add_step(self, step: Step) -> None:
         """Add a step. Long texts are cut, and steps beyond `MAX_STEPS` are only counted."""
@@ -202,12 +258,18 @@ class TranscriptReader:
             ProviderError: the agent failed, according to its program or its transcript; or the
                 transcript is cut off. `partial` is the response so far.
         """
+        reader = cls()
+        unreadable = None
         try:
             reader = cls.of(data)
-        except ProviderError as unreadable:
+        except ProviderError as error:
             if failure is None:
                 raise
-            raise failure from unreadable
+            unreadable = error
+        if failure is not None and failure.kind == "crash":
+            reader.read_exit(failure)
+        if unreadable is not None and reader.error is None and not reader.answers_with_error:
+            raise failure or unreadable from unreadable
         response = reader.response()
         cause = _failure_of(reader, failure, response)
         if cause is None:
@@ -236,6 +298,8 @@ def _failure_of(
     if reported is not None and reported.kind != "crash":
         reported.detail = failure.detail
         return reported
+    if reported is None and reader.answers_with_error and failure.kind == "crash":
+        return None
     if reported is not None:
         failure.message = f"{failure.message}: {reported.message}"
     elif not reader.has_ended:
@@ -243,32 +307,10 @@ def _failure_of(
     return failure
 
 
-def model_error(message: str, status: int | None = None) -> ProviderError:
-    """Return the error of an agent that could not continue.
-
-    Rate limits, refused keys, used-up accounts and failures of the model's API are not the agent's
-    fault; everything else is.
-
-    Args:
-        message: the agent's message.
-        status: the HTTP status of the API's answer; None if unknown.
-    """
-    kind: ErrorKind = "crash"
-    if status == 429:
-        kind = "rate_limit"
-    elif status in (401, 403):
-        kind = "auth"
-    elif status == 402:
-        kind = "no_credit"
-    elif status is not None and status >= 500:
-        kind = "upstream"
-    reason = one_line(message, 300) or "no reason given"
-    return ProviderError(kind, f"the agent stopped: {reason}", status=status)
-
-
 def status_in(message: str) -> int | None:
-    """Return the HTTP status in an agent's message: `status 429`, `"code": 429`."""
-    status = re.search(r"\b(?:status|code|API Error)\b\W{1,8}(?:code\W{1,3})?([45]\d\d)\b", message)
+    """Return the HTTP status in a message of an agent's program: `status 429`, `"code": 429`."""
+    named = r"\b(?:status|code|API Error|rejected)\b"
+    status = re.search(named + r"\W{1,8}(?:code\W{1,3})?([45]\d\d)\b", message)
     if status is None:
         return None
     return int(status[1])
