@@ -14,6 +14,9 @@ MAX_TOKENS: Final = 2**53
 GOAL_REACHED: Final = "goal_reached"
 """The `finish_reason` of a conversation whose simulated user reached its goal."""
 
+LIMITS_REACHED: Final = frozenset({"max_turns", "max_budget_usd", "timeout"})
+"""The `finish_reason`s of agents that were stopped at a limit, and whose work was graded."""
+
 Role = Literal["system", "user", "assistant", "tool"]
 
 

@@ -28,7 +28,7 @@ from ci_evals.gate.compare import Change
 from ci_evals.graders.base import Composite, GraderOptions
 from ci_evals.model.case import Variant
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation, join_got
-from ci_evals.model.response import Passage, Response, Step, Turn
+from ci_evals.model.response import LIMITS_REACHED, Passage, Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
 from ci_evals.reports.answer_forms import (
     MAX_CHARACTERS,
@@ -639,6 +639,9 @@ def _run(
     run: RunView, expect: Sequence[Any], compared_with: str | None, *, unfolded: bool
 ) -> PageRun:
     response = run.first.response
+    facts = run.facts
+    if response is not None and response.finish_reason in LIMITS_REACHED:
+        facts.append(f"finish reason {response.finish_reason}")
     turns: Sequence[PageTurn] = ()
     steps: Sequence[PageStep] = ()
     answer = before = characters = None
@@ -664,7 +667,7 @@ def _run(
         status=run.status,
         numbers=run.numbers,
         title=run.title.capitalize(),
-        facts=_sentence(" · ".join(run.facts)),
+        facts=_sentence(" · ".join(facts)),
         unfolded=unfolded,
         error=run.error,
         frames=run.frames,

@@ -37,6 +37,7 @@ from ci_evals.user_code.targets import load_target, missing_target, target_parts
 
 _READ_S = 60.0
 _DIFF = "agent.diff"
+_TIMEOUT = "timeout"
 BUILT_IN = ("auto", "folder", "docker", "podman")
 
 
@@ -196,8 +197,9 @@ class _Agent:
             shell = ("sh", "-c", command)
             ended = await sandbox.run(shell, stdin=b"", env=env, timeout_s=agent_s)
             shown = one_line(command, 80)
-            if failure := _failure(ended, f"the setup command {shown!r}", agent_s):
-                raise failure
+            failure = _failure(ended, f"the setup command {shown!r}", agent_s)
+            if failure is not None:  # before the agent, so it is not the agent's fault
+                raise ProviderError("setup", failure.message, detail=failure.detail)
 
         changes = None
         if task.repository is not None or options.transcript is not None:
@@ -210,9 +212,9 @@ class _Agent:
         await asyncio.to_thread(_keep, kept, "agent", agent, self._redactor)
         if changes is not None and await changes.write():
             env["DIFF_FILE"] = changes.path
-        failure = _failure(agent, "the agent", agent_s)
+        agent_failure = _failure(agent, "the agent", agent_s)
         try:
-            response = await self._response(sandbox, agent, failure, env)
+            response = await self._response(sandbox, agent, agent_failure, env)
         except ProviderError as error:
             await self._get_logs(sandbox, kept)
             if error.partial is not None:
@@ -230,9 +232,16 @@ class _Agent:
         if failure is not None and verifier.why != "exit":
             raise failure
         await self._get_logs(sandbox, kept)
-        reward = await asyncio.to_thread(_read_reward, kept / "logs" / "verifier", verifier)
-        response = replace(response, reward=reward)
-        return await asyncio.to_thread(_with_diff, response, kept)
+        response = await asyncio.to_thread(_with_diff, response, kept)
+        try:
+            reward = await asyncio.to_thread(_read_reward, kept / "logs" / "verifier", verifier)
+        except ProviderError as error:
+            if agent_failure is None or agent_failure.kind != "timeout":
+                raise
+            # Unfinished work that the verifier cannot judge is the agent's fault.
+            agent_failure.partial = response
+            raise agent_failure from error
+        return replace(response, reward=reward)
 
     async def _get_logs(self, sandbox: Sandbox, kept: Path) -> None:
         """Keep the sandbox's `logs`, with secrets removed from the diff."""
@@ -248,21 +257,31 @@ class _Agent:
     ) -> Response:
         """Return the agent's answer: its whole output, or the answer in its transcript.
 
+        The answer of an agent that was out of time is what there is of it.
+
         Raises:
             ProviderError: the agent failed.
         """
         options = self._options
         if options.transcript is None:
-            if failure is not None:
-                raise failure
-            return Response(clean_text(agent.stdout.decode(errors="replace")).strip())
+            response = Response(clean_text(agent.stdout.decode(errors="replace")).strip())
+            if failure is None:
+                return response
+            if failure.kind == "timeout":
+                return replace(response, finish_reason=_TIMEOUT)
+            raise failure
         transcript = agent.stdout
         if options.transcript_file is not None:
             show = ("cat", "--", options.transcript_file)
             read = await sandbox.run(show, stdin=b"", env=env, timeout_s=_READ_S)
             transcript = read.stdout
         reader = TRANSCRIPTS[options.transcript]
-        return await asyncio.to_thread(reader.answer, transcript, failure)
+        try:
+            return await asyncio.to_thread(reader.answer, transcript, failure)
+        except ProviderError as error:
+            if error.kind != "timeout":  # also of an agent that waited for its model's API
+                raise
+            return replace(error.partial or Response(""), finish_reason=_TIMEOUT)
 
 
 async def _put_repository(sandbox: Sandbox, checkout: Path) -> None:
@@ -323,7 +342,10 @@ def _failure(ended: ProgramEnd, who: str, timeout_s: float) -> ProviderError | N
         text = f"{who} ended with exit status {ended.status}"
         if ended.reason:
             text = f"{text}: {ended.reason}"
-        return ProviderError("crash", text, detail=detail)
+        status = None
+        if ended.status > 0:  # not a signal
+            status = ended.status
+        return ProviderError("crash", text, status=status, detail=detail)
     return None
 
 
@@ -344,10 +366,10 @@ def _read_reward(logs: Path, ended: ProgramEnd) -> float:
     except (OSError, ValueError, KeyError, TypeError) as error:
         where = "verifier/reward.txt of its LOGS_DIR"
         text = f"the verifier left no reward in {where} (exit status {ended.status})"
-        raise ProviderError("environment", text, detail=ended.stderr or None) from error
+        raise ProviderError("setup", text, detail=ended.stderr or None) from error
     if not 0 <= reward <= 1:
         text = f"the verifier's reward is {reward:g}, which is not between 0 and 1"
-        raise ProviderError("environment", text)
+        raise ProviderError("setup", text)
     return reward
 
 

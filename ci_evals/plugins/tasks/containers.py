@@ -16,6 +16,20 @@ from ci_evals.providers.subprocess import ProgramEnd, kill_on_exit, run_program
 _QUICK_S = 60.0
 _BUILD_S = 600.0
 
+_MARK = "CI_EVALS_PROGRAM"
+# Kills the processes whose environment has a text, and those that they start meanwhile.
+_KILL = """
+found=1
+while [ $found = 1 ]; do
+  found=0
+  for process in /proc/[0-9]*; do
+    case "$(cat $process/environ 2>/dev/null)" in
+      *"$1"*) kill -9 ${process#/proc/} 2>/dev/null && found=1 ;;
+    esac
+  done
+done
+"""
+
 
 class ContainerEngine:
     """Docker or Podman. The engine is determined once, and each image is built once.
@@ -110,11 +124,18 @@ class _Container:
     async def run(
         self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
     ) -> ProgramEnd:
+        mark = uuid4().hex
+        env = {**env, _MARK: mark}
         command = [self._program, "exec", "--interactive"]
         for name in env:  # only names: the list of processes would show values, such as keys
             command += ["--env", name]
         command += [self._name, *argv]
-        return await _run(command, stdin=stdin, env=env, timeout_s=timeout_s)
+        ended = await _run(command, stdin=stdin, env=env, timeout_s=timeout_s)
+        if ended.why != "exit":
+            # It was `exec` that was ended: what it started goes on in the container.
+            kill = [self._program, "exec", self._name, "sh", "-c", _KILL, "sh", f"{_MARK}={mark}"]
+            await _run(kill, timeout_s=_QUICK_S)
+        return ended
 
     async def put_work(self, source: Path) -> None:
         show = [self._program, "exec", self._name, "sh", "-c", "pwd"]

@@ -94,22 +94,86 @@ async def test_steps_cost_tokens_and_diff_are_in_the_report(tmp_path: Path) -> N
     assert "Explore" in html
 
 
-async def test_an_agent_that_is_killed_has_failed_and_keeps_its_steps_and_its_diff(
+async def test_the_work_of_an_agent_that_is_out_of_time_is_graded_and_the_page_says_so(
     tmp_path: Path,
 ) -> None:
-    fix_task(tmp_path)
+    fix_task(tmp_path, test=HAS_DIFF)
     some = f"head -n 6 '{RECORDED / 'claude-code.jsonl'}'"
     script = f"echo new > shop.py; {some}; sleep 600"
     write_suite(tmp_path, TASKS, providers=[agent(script, timeout_s=3)])
     ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+    results = tmp_path / "ci-evals-results"
+    (line,) = journaled(results)
+    assert line["status"] == "passed"
+    calls = [step["name"] for step in line["response"]["steps"] if step["kind"] == "tool_call"]
+    assert calls == ["Bash", "Task", "Read"]
+    assert line["response"]["finish_reason"] == "timeout"
+    assert line["response"]["usage"]["output_tokens"] > 0
+    assert "+new" in line["response"]["metadata"]["diff"]
+    assert "finish reason timeout" in (results / "report.html").read_text()
+    explained = await ci_evals(tmp_path, "explain", "fix")
+    assert "finish reason timeout" in explained.out
+
+
+@pytest.mark.parametrize(
+    ("transcript", "events", "exit_status", "finish_reason"),
+    [
+        ("claude-code", [{"type": "result", "subtype": "error_max_turns"}], 1, "max_turns"),
+        (
+            "claude-code",
+            [{"type": "result", "subtype": "error_max_budget_usd"}],
+            1,
+            "max_budget_usd",
+        ),
+        ("gemini-cli", [], 53, "max_turns"),
+    ],
+)
+async def test_the_work_of_an_agent_that_used_up_its_turns_or_budget_is_graded(
+    tmp_path: Path, transcript: str, events: list[Any], exit_status: int, finish_reason: str
+) -> None:
+    fix_task(tmp_path, test=HAS_DIFF)
+    (tmp_path / "out.jsonl").write_text("\n".join(map(json.dumps, events)))
+    script = f"echo new > shop.py; cat '{tmp_path / 'out.jsonl'}'; exit {exit_status}"
+    write_suite(tmp_path, TASKS, providers=[agent(script, transcript=transcript)])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+    (line,) = journaled(tmp_path / "ci-evals-results")
+    assert line["response"]["finish_reason"] == finish_reason
+    page = (tmp_path / "ci-evals-results" / "report.html").read_text()
+    assert f"finish reason {finish_reason}" in page
+
+
+async def test_an_agent_that_waits_for_its_model_until_it_is_out_of_time_is_not_to_blame(
+    tmp_path: Path,
+) -> None:
+    fix_task(tmp_path)
+    lost = {
+        "type": "error",
+        "message": "Reconnecting... 2/5 (stream disconnected before completion)",
+    }
+    script = f"echo '{json.dumps(lost)}'; sleep 600"
+    write_suite(tmp_path, TASKS, providers=[agent(script, transcript="codex", timeout_s=3)])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 3, ended.out + ended.err
+    (line,) = journaled(tmp_path / "ci-evals-results")
+    assert (line["status"], line["error"]["kind"]) == ("errored", "upstream")
+
+
+async def test_an_agent_that_breaks_has_failed_and_keeps_its_steps_and_its_diff(
+    tmp_path: Path,
+) -> None:
+    fix_task(tmp_path)
+    some = f"head -n 6 '{RECORDED / 'claude-code.jsonl'}'"
+    script = f"echo new > shop.py; {some}; exit 7"
+    write_suite(tmp_path, TASKS, providers=[agent(script)])
+    ended = await ci_evals(tmp_path, "run")
     assert ended.code == 1, ended.out + ended.err
-    message = "the agent did not end within 3 s; its transcript has 6 steps"
+    message = "the agent ended with exit status 7; its transcript has 6 steps"
     assert message in ended.out
     results = tmp_path / "ci-evals-results"
     (line,) = journaled(results)
-    assert (line["status"], line["error"]["kind"]) == ("failed", "timeout")
-    calls = [step["name"] for step in line["response"]["steps"] if step["kind"] == "tool_call"]
-    assert calls == ["Bash", "Task", "Read"]
+    assert (line["status"], line["error"]["kind"]) == ("failed", "crash")
     assert line["response"]["usage"]["output_tokens"] > 0
     assert "+new" in line["response"]["metadata"]["diff"]
     assert "python3 -m unittest" in (results / "report.html").read_text()

@@ -1,5 +1,6 @@
 """An agent's command on task folders: in a temporary folder, a container, a user's sandbox."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -211,6 +212,24 @@ async def test_an_agent_that_breaks_or_takes_too_long_fails(tmp_path: Path) -> N
     assert error_of(slow) == ("failed", "timeout", "the agent did not end within 0.2 s")
 
 
+async def test_the_work_of_an_agent_that_is_out_of_time_is_verified(tmp_path: Path) -> None:
+    add_task(tmp_path, toml="[agent]\ntimeout_sec = 2\n")
+    for reward, status in (("1", "passed"), ("0.5", "failed")):
+        script = f"echo {reward} > answer.txt; echo so far; exec sleep 60"
+        result = await one(tmp_path, command=["sh", "-c", script])
+        assert (result.status, result.score, result.error) == (status, float(reward), None)
+        assert result.response is not None
+        assert (result.response.output, result.response.finish_reason) == ("so far", "timeout")
+
+
+async def test_a_setup_command_that_fails_is_not_the_agents_fault(tmp_path: Path) -> None:
+    toml = '[environment]\nsetup_commands = ["echo no network >&2; exit 4"]\n'
+    add_task(tmp_path, toml=toml)
+    status, kind, message = error_of(await one(tmp_path))
+    assert (status, kind) == ("errored", "setup")
+    assert message.endswith("ended with exit status 4: no network")
+
+
 @pytest.mark.parametrize(
     "test",
     ["exit 1\n", 'echo 7 > "$LOGS_DIR/verifier/reward.txt"\n', VERIFIER + "rm -r $LOGS_DIR/*"],
@@ -219,7 +238,7 @@ async def test_a_verifier_without_a_usable_reward_leaves_the_run_without_a_verdi
     tmp_path: Path, test: str
 ) -> None:
     add_task(tmp_path, test=test)
-    assert error_of(await one(tmp_path))[:2] == ("errored", "environment")
+    assert error_of(await one(tmp_path))[:2] == ("errored", "setup")
 
 
 async def test_a_reward_may_come_as_json(tmp_path: Path) -> None:
@@ -292,7 +311,8 @@ async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(
     assert [command[0] for command in called] == [
         "version", "run", "exec", "exec", "exec", "cp", "exec", "cp", "rm",
     ]  # fmt: skip
-    variables = ["--env", "TESTS_DIR", "--env", "LOGS_DIR", "--env", "A_SECRET"]
+    names = ("TESTS_DIR", "LOGS_DIR", "A_SECRET", "CI_EVALS_PROGRAM")
+    variables = [word for name in names for word in ("--env", name)]
     assert called[4] == ["exec", "--interactive", *variables, name, *AGENT]
     assert called[-1] == ["rm", "--force", "--volumes", name]
     assert "s3cret" not in (docker / "commands.jsonl").read_text()
@@ -305,6 +325,29 @@ async def test_the_container_goes_when_the_agent_takes_too_long(
     add_task(tmp_path, toml='[environment]\ndocker_image = "x"\n[agent]\ntimeout_sec = 1\n')
     assert error_of(await one(tmp_path, command=["sleep", "60"]))[1] == "timeout"
     assert left_in(docker) == ["commands.jsonl"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="containers have /proc")
+async def test_an_agent_that_is_out_of_time_does_not_go_on_in_its_container(
+    tmp_path: Path, docker: Path
+) -> None:
+    """The end of `docker exec` ends nothing that it started in the container."""
+    add_task(tmp_path, toml='[environment]\ndocker_image = "x"\n[agent]\ntimeout_sec = 1\n')
+    await one(tmp_path, command=["sleep", "60"])
+    (kill,) = [command for command in commands(docker) if "kill -9" in command[-3]]
+    *_, script, _, mark = kill
+    name, _, value = mark.partition("=")
+    marked, others = {**os.environ, name: value}, {**os.environ, name: "another"}
+    inside = await asyncio.create_subprocess_exec("sleep", "600", env=marked)
+    other = await asyncio.create_subprocess_exec("sleep", "600", env=others)
+    try:
+        killing = await asyncio.create_subprocess_exec("sh", "-c", script, "sh", mark)
+        assert await killing.wait() == 0
+        assert await inside.wait() == -signal.SIGKILL
+        assert other.returncode is None
+    finally:
+        other.kill()
+        await other.wait()
 
 
 @pytest.mark.parametrize("busy", [False, True])
