@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, overload
 
 from ci_evals.errors import ConfigError, ProviderError
+from ci_evals.faults import ErrorKind
 from ci_evals.format import one_line
 from ci_evals.model.fields import Bool
 from ci_evals.model.request import Request
@@ -20,7 +21,7 @@ from ci_evals.providers.answer import as_response, clean_text, unfit_type
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.frameworks import unpack_result
 from ci_evals.providers.parts import asks_messages
-from ci_evals.user_code.crashes import PACKAGE, describe_crash
+from ci_evals.user_code.crashes import PACKAGE, describe_crash, failure_of_model_api
 from ci_evals.user_code.targets import (
     CodeSource,
     annotated_as_text,
@@ -379,7 +380,13 @@ def _crash(error: BaseException) -> ProviderError:
     if len(detail) > _MAX_DETAIL:
         half = _MAX_DETAIL // 2
         detail = f"{detail[:half]}\n…\n{detail[3 - half :]}"
-    return ProviderError("crash", one_line(describe_crash(error), 300), detail=detail)
+    kind: ErrorKind = "crash"
+    status = None
+    failure = failure_of_model_api(error)
+    if failure is not None:
+        kind, status = failure
+    text = one_line(describe_crash(error), 300)
+    return ProviderError(kind, text, status=status, detail=detail)
 
 
 def _lack_of_text(request: Request) -> str:

@@ -1,19 +1,65 @@
 """Exceptions of the team's own code: whose fault they are, and their description."""
 
 import os
+import re
 import socket
 import sysconfig
 import traceback
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 
 from ci_evals.errors import CiEvalsError, describe_exception
+from ci_evals.faults import ErrorKind, kind_behind_own_code
 
 PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 """The start of the file names of ci-evals itself."""
 
 CODE_IN_SUITE = "<python>"
 """The file name of code that is written in a suite."""
+
+
+# The packages through which code calls models; `google` alone has other packages, too.
+_SDKS = frozenset(
+    {
+        "ai21",
+        "aiobotocore",
+        "anthropic",
+        "azure",
+        "botocore",
+        "cerebras",
+        "cohere",
+        "dashscope",
+        "fireworks",
+        "google.api_core",
+        "google.auth",
+        "google.genai",
+        "google.generativeai",
+        "groq",
+        "huggingface_hub",
+        "ibm_watsonx_ai",
+        "litellm",
+        "mistralai",
+        "ollama",
+        "openai",
+        "portkey_ai",
+        "pydantic_ai",
+        "replicate",
+        "together",
+        "vertexai",
+        "voyageai",
+        "xai_sdk",
+        "zai",
+        "zhipuai",
+    }
+)
+_HTTP_CLIENTS = frozenset(
+    {"aiohttp", "httpcore", "httpcore2", "httpx", "httpx2", "requests", "urllib3"}
+)
+# Classes without a status: `APIConnectionError`, `ReadTimeoutError`, `ServiceRequestError`.
+_LOST = re.compile(r"Connect|Timeout|Transport|Service(?:Request|Response)Error|RetryError")
+_NO_CREDENTIALS = re.compile(r"Credentials|RefreshError|AuthenticationError|NotAuthenticated")
 
 
 def is_their_own(file: str) -> bool:
@@ -30,10 +76,99 @@ def _installed_folders() -> tuple[str, ...]:
     return tuple(sysconfig.get_path(name) + os.sep for name in names)
 
 
+def failure_of_model_api(error: BaseException) -> tuple[ErrorKind, int | None] | None:
+    """Return the kind and the HTTP status of a model API's failure that code lets through.
+
+    None unless the error, or one that it was raised from, comes from the SDK of a vendor and blames
+    the vendor. An exception group does if all of its exceptions do.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        failures = [failure_of_model_api(each) for each in error.exceptions]
+        return failures[0] if all(failures) else None
+    for raised in _causes(error):
+        if _is_of_sdk(type(raised)):
+            return _failure_in_sdk(raised)
+        if _is_lost_connection(raised) and _passed_through_sdk(raised.__traceback__):
+            return "upstream", None
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that it was raised from, which may form a circle."""
+    cause: BaseException | None = error
+    seen: list[BaseException] = []
+    while cause is not None and cause not in seen:
+        yield cause
+        seen.append(cause)
+        cause = cause.__cause__
+
+
+def _is_of_sdk(kind: type) -> bool:
+    """Return True if a class, or one that it inherits from, is a vendor's."""
+    return any(_package(each.__module__) in _SDKS for each in kind.__mro__)
+
+
+def _package(module: str) -> str:
+    first, *rest = module.split(".")
+    if first == "google" and rest:
+        return f"google.{rest[0]}"
+    return first
+
+
+def _failure_in_sdk(error: BaseException) -> tuple[ErrorKind, int | None] | None:
+    status = _status_of(error)
+    if status is not None:
+        kind = kind_behind_own_code(status, str(error))
+        if kind == "crash":
+            return None
+        return kind, status
+    names = [each.__name__ for each in type(error).__mro__ if _package(each.__module__) in _SDKS]
+    if any(map(_NO_CREDENTIALS.search, names)):
+        return "auth", None
+    if any(map(_LOST.search, names)):
+        return "upstream", None
+    return None
+
+
+def _status_of(error: BaseException) -> int | None:
+    """Return the HTTP status of an SDK's error, which each SDK keeps in a place of its own."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # botocore
+        response = response.get("ResponseMetadata", {})
+        candidates = [response.get("HTTPStatusCode")]
+    else:
+        candidates = [getattr(error, name, None) for name in ("status_code", "code", "status")]
+        candidates.append(getattr(response, "status_code", None))
+    for status in candidates:
+        if isinstance(status, int) and 400 <= status < 600:
+            return int(status)
+    return None
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    """Return True if no answer came, according to Python or to a client of HTTP."""
+    if isinstance(error, ConnectionError | TimeoutError | socket.gaierror):
+        return True
+    kind = type(error)
+    return _package(kind.__module__) in _HTTP_CLIENTS and getattr(error, "response", None) is None
+
+
+def _passed_through_sdk(frames: TracebackType | None) -> bool:
+    """Return True if an SDK called what raised the error: the team's own code may call, too."""
+    while frames is not None:
+        if _package(str(frames.tb_frame.f_globals.get("__name__"))) in _SDKS:
+            return True
+        frames = frames.tb_next
+    return False
+
+
 def is_setup_error(error: BaseException) -> bool:
     """Return True if the environment caused the error, not the data that the code was given: a
-    module is missing or cannot be parsed, a service does not answer, or it is a `CiEvalsError`.
+    module is missing or cannot be parsed, a service or a model API does not answer, or it is a
+    `CiEvalsError`.
     """
+    if failure_of_model_api(error) is not None:
+        return True
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_setup_error, error.exceptions))
     if isinstance(error, ImportError):
