@@ -149,6 +149,7 @@ _BY_STATUS: Mapping[int, ErrorKind] = {
     # These may succeed when repeated; the SDKs of OpenAI and Anthropic retry them, too.
     408: "server",
     409: "server",
+    424: "server",  # Bedrock: the model failed
     425: "server",
     429: "rate_limit",
 }

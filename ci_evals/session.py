@@ -44,7 +44,7 @@ from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, add_tallies, reported_cells
 from ci_evals.gate.cells import base_keys, match_cells
 from ci_evals.gate.compare import NoComparison, next_runs
-from ci_evals.gate.verdict import is_certain, settle
+from ci_evals.gate.verdict import is_certain, settle, unanswered_variants
 from ci_evals.gate.wording.comparisons import (
     failed_repeats_sentence,
     failed_round_sentence,
@@ -695,7 +695,12 @@ class _Session:
         is_whole = invocation.shard is None and invocation.run_missing
         while not self.run.stopped:
             report = self._report(self.evidence)
-            head = reported_cells(report, suite.gate, unplanned=True)
+            lost = unanswered_variants(report, suite.gate)
+            head = [
+                cell
+                for cell in reported_cells(report, suite.gate, unplanned=True)
+                if cell.variant not in lost
+            ]
             step = next_runs(
                 head,
                 baseline,

@@ -39,6 +39,8 @@ from ci_evals.gate.wording.rules import (
     regressions_sentence,
     too_few_latencies_clause,
     ungraded_critical_sentence,
+    ungraded_repeats_sentence,
+    ungraded_sentence,
     unknown_increase_sentence,
     usual_latencies_clause,
 )
@@ -64,6 +66,7 @@ _REQUIRED = ", and the gate requires a comparison"
 RuleName = Literal[
     "baseline",
     "ungraded",
+    "repeats",
     "budget",
     "coverage",
     "quarantine",
@@ -199,16 +202,31 @@ def _lack_of_comparison(rules: Gate, text: str) -> RuleVerdict:
 
 
 def _ungraded_cells(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:
-    """Yield a verdict if critical cases have no graded run."""
-    ungraded = []
+    """Yield a verdict if cases have no graded run, or suspects none among their repeats.
+
+    What has none may have broken. Critical cases are told apart, since they must be known.
+    """
+    critical, others = [], []
     for cell, counts in enumerate(report.by_cell):
-        if counts.graded == 0 < counts.planned:
-            case = report.plan.case(cell)
-            critical = case.critical or rules.marks_critical(case.tags)
-            if critical and case.quarantine is None:
-                ungraded.append(cell)
-    if ungraded:
-        yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, ungraded))
+        case = report.plan.case(cell)
+        if counts.graded or not counts.planned or case.quarantine is not None:
+            continue
+        if case.critical or rules.marks_critical(case.tags):
+            critical.append(cell)
+        else:
+            others.append(cell)
+    if critical:
+        yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, critical))
+    if others:
+        yield RuleVerdict("ungraded", "borderline", ungraded_sentence(report, others))
+    if report.confirmation is not None:
+        repeated = report.confirmation.by_cell
+        lost = [
+            cell for cell, counts in enumerate(repeated) if counts.errored and not counts.graded
+        ]
+        if lost:
+            text = ungraded_repeats_sentence(report, lost)
+            yield RuleVerdict("repeats", "borderline", text)
 
 
 def _unknown_budgets(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:

@@ -2,8 +2,9 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
+from ci_evals.faults import ErrorKind
 from ci_evals.format import name_of, number_of, percent
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, SuiteReport
@@ -13,6 +14,11 @@ HOW_TO_GO_ON = (
     "once the cause is fixed, run with --resume, or re-run the job in GitHub Actions or GitLab CI:"
     " only runs without a grade are repeated"
 )
+_VERBS: Mapping[ErrorKind, str] = {
+    **dict.fromkeys(("rate_limit", "no_credit", "auth", "not_found"), "refused"),
+    **dict.fromkeys(("server", "network", "timeout", "upstream"), "did not answer"),
+}
+"""What a provider did to a run, by the kind of its error."""
 _MOST_READ = 1000  # runs: what is common shows in fewer
 _LONGEST = 120
 _COMPARED_CHARACTERS = 300
@@ -84,6 +90,40 @@ def errored_headline(report: SuiteReport) -> str:
     if report.gated.errored > 1:
         where = _only_variant(report, report.gated)
     return ", ".join([errored_clause(report.gated), *where])
+
+
+def refusal_sentence(report: SuiteReport) -> str:
+    """`not checked: gpt refused 30 of 60 runs (429)`.
+
+    Empty unless all errors are one provider's, which did the same to all runs.
+    """
+    errors = _errors(report, "errored")
+    errored = [
+        variant
+        for variant in report.plan.variants
+        if report.counts(report.gated_cells_of(variant)).errored
+    ]
+    providers = {variant.provider for variant in errored}
+    if not errors or len(providers) != 1:
+        return ""
+    # What was not called any more was lost to what came before.
+    called = [error for error in errors if error.kind != "given_up"] or errors
+    verbs = {_VERBS.get(error.kind) for error in called}
+    verb = verbs.pop()
+    if verbs or verb is None:
+        return ""
+    counts = report.gated
+    if counts.errored == counts.graded + counts.errored:
+        runs = f"all {number_of(counts.errored, 'run')}"
+        if counts.errored == 1:
+            runs = "the only run"
+    else:
+        runs = f"{counts.errored:,} of {number_of(counts.graded + counts.errored, 'run')}"
+    sentence = f"not checked: {name_of(providers.pop())} {verb} {runs}"
+    status, *other_statuses = {error.status for error in called}
+    if status is not None and not other_statuses:
+        sentence += f" ({status})"
+    return sentence
 
 
 def errored_cause(report: SuiteReport) -> str:

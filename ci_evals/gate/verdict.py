@@ -36,10 +36,11 @@ from ci_evals.gate.wording.bars import (
 from ci_evals.gate.wording.rules import quarantine_clause, stricter_checks_clause
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey, RunPlan
-from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.model.report import Counts, SuiteReport, Tally
 from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import Bounds, look_confidence, population_rate
+from ci_evals.stats.thresholds import LOST_REPEATS_SHARE
 
 FailOn = Literal["fail", "borderline", "never"]
 
@@ -232,8 +233,27 @@ def is_certain(
 
 def too_many_errored(report: SuiteReport, gate: Gate | None) -> bool:
     """Return True if more of the runs errored than the gate allows."""
-    totals, allowed = report.gated, (gate or Gate()).max_error_rate
-    return _share(totals.errored, totals.graded + totals.errored) > exact(allowed)
+    return _share_errored(report.gated) > exact((gate or Gate()).max_error_rate)
+
+
+def unanswered_variants(report: SuiteReport, gate: Gate | None) -> frozenset[Variant]:
+    """Return the variants that nothing is run of again, since too many of their runs errored.
+
+    Repeats would only meet the same provider, or the same broken setup. Either there is no verdict
+    anyway, or the repeats themselves errored.
+    """
+    allowed = (gate or Gate()).max_error_rate
+    no_verdict = too_many_errored(report, gate)
+    found = set()
+    for variant in report.plan.variants:
+        cells = report.gated_cells_of(variant)
+        is_lost = no_verdict and _share_errored(report.counts(cells)) > exact(allowed)
+        if report.confirmation is not None:
+            repeats = report.confirmation.counts(cells)
+            is_lost = is_lost or _share_errored(repeats) > LOST_REPEATS_SHARE
+        if is_lost:
+            found.add(variant)
+    return frozenset(found)
 
 
 def population_bounds(report: SuiteReport, gate: Gate | None) -> Bounds | None:
@@ -481,6 +501,10 @@ def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
 
 def _present(*clauses: str) -> tuple[str, ...]:
     return tuple(clause for clause in clauses if clause)
+
+
+def _share_errored(counts: Counts) -> Fraction:
+    return _share(counts.errored, counts.graded + counts.errored)
 
 
 def _share(part: int, whole: int) -> Fraction:

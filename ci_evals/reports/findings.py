@@ -15,7 +15,12 @@ from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import TagComparison
 from ci_evals.gate.rules import RuleVerdict
-from ci_evals.gate.run_errors import errored_cause, errored_headline, limit_sentence
+from ci_evals.gate.run_errors import (
+    errored_cause,
+    errored_headline,
+    limit_sentence,
+    refusal_sentence,
+)
 from ci_evals.gate.verdict import population_bounds
 from ci_evals.gate.wording.bars import (
     part_of_suite,
@@ -249,7 +254,12 @@ def _broken(summary: Summary) -> Iterator[str]:
 
 
 def _error_headline(summary: Summary) -> Headline:
-    """`30 of 60 runs errored, all on gpt: 429: slow down`, or the verdict's reason if short."""
+    """`not checked: gpt refused 30 of 60 runs (429)` if one provider did that.
+
+    Else `30 of 60 runs errored, all on gpt: 429: slow down`, or the verdict's reason if short.
+    """
+    if refusal := refusal_sentence(summary.report):
+        return _head(summary, refusal, evidence=summary.verdict.reason)
     if len(summary.verdict.reason) <= _HEADLINE_CHARACTERS:
         return _reason(summary)
     report, verdict = summary.report, summary.verdict

@@ -795,7 +795,9 @@ def _objections(summary: Summary) -> Iterator[Group]:
     against: list[GroupItem] = []
     warnings: list[GroupItem] = []
     for rule in verdict.rules:
-        if rule.rule in ("critical", "regressions") or rule is verdict.leading:
+        # The group of errored runs has the cases without a graded run.
+        is_shown = rule.rule == "ungraded" and rule.status == "borderline"
+        if is_shown or rule.rule in ("critical", "regressions") or rule is verdict.leading:
             continue
         entries = warnings if rule.status == "borderline" else against
         entries.append(GroupItem((rule.sentence,)))

@@ -403,6 +403,14 @@ No test holds it.
 
 # Missing evidence.
 
+LOST_REPEATS_SHARE = Fraction(1, 2)
+"""The share of a variant's repeats that errored, above which it is not run again.
+
+Held by `test_repeats_end_where_the_provider_refuses_them` in tests/behaviour/test_faults.py against
+more. Higher: more calls to a provider that refuses them. Lower: refusals by chance leave a suspect
+open.
+"""
+
 MIN_COMPARED_SHARE = Fraction(4, 5)
 """The share of the base's cells below which a comparison is incomplete.
 

@@ -20,7 +20,7 @@ from without_plugins import skip_without_plugins
 
 from ci_evals import errors
 from ci_evals.cli.main import group
-from ci_evals.faults import ErrorKind
+from ci_evals.faults import FAULTS, ErrorKind
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.rubrics import MATERIAL, PROMPT, RUBRICS, VARIABLES
@@ -329,7 +329,19 @@ def test_every_command_and_every_exit_code_is_documented_and_no_other() -> None:
 
 
 def test_every_kind_of_error_is_documented_and_no_other() -> None:
-    assert keys(section("docs/running.md", "Pace")) == list(get_args(ErrorKind))
+    page = read("docs/failed-or-errored.md")
+    documented = {row[0].strip("`"): row[1:] for row in rows(page.partition("\n## ")[0])}
+    known = {
+        kind: [
+            fault.happened,
+            f"the {fault.of_api}'s",
+            f"the {fault.of_own_code}'s",
+            "within the run" if fault.is_retried else "no",
+        ]
+        for kind, fault in FAULTS.items()
+    }
+    assert documented == known
+    assert list(known) == list(get_args(ErrorKind))
 
 
 INVOCATION = re.compile(

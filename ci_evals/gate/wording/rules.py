@@ -21,6 +21,8 @@ from ci_evals.stats.rates import PassRate
 
 MAX_DROPPED = 3
 """So many cases are named in a sentence."""
+MAX_NAMES = 5
+"""So many cases without a graded run are named in a sentence."""
 MAX_FILES = 2
 """So many files are named in a sentence."""
 
@@ -173,6 +175,32 @@ def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[int]) -> str
     if others:
         sentence += f", nor of {number_of(len(others), 'other critical case')}"
     return sentence
+
+
+def ungraded_sentence(report: SuiteReport, cells: Sequence[int]) -> str:
+    """`not checked: refund, cancel on gpt`, by cases without a graded run."""
+    return f"not checked: {join_first(_name_cells(report, cells), MAX_NAMES)}"
+
+
+def ungraded_repeats_sentence(report: SuiteReport, cells: Sequence[int]) -> str:
+    """`not checked, since the repeats errored: refund`."""
+    names = join_first(_name_cells(report, cells), MAX_NAMES)
+    return f"not checked, since the repeats errored: {names}"
+
+
+def _name_cells(report: SuiteReport, cells: Sequence[int]) -> list[str]:
+    """Return the name of each case, with its variants unless all of them are among the cells."""
+    variants: dict[str, list[str]] = {}
+    for cell in cells:
+        case = name_of(report.plan.case(cell).id)
+        variants.setdefault(case, []).append(name_of(report.plan.variant(cell)))
+    names = []
+    for case, on in variants.items():
+        if len(on) == len(report.plan.variants):
+            names.append(case)
+        else:
+            names.append(f"{case} on {' and '.join(on)}")
+    return names
 
 
 def hidden_critical_sentence(comparison: Comparison, cells: Sequence[CellComparison]) -> str:

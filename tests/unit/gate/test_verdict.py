@@ -465,10 +465,20 @@ def test_a_bar_that_is_missed_even_if_every_errored_run_had_passed_is_red() -> N
 def test_as_many_errored_runs_as_allowed_are_fine() -> None:
     for cases, limit in ((20, 0.05), (10, 0.1), (100, 0.07)):
         errored = round(cases * limit)
-        cells = many((cases - errored, "P"), (errored, "E"))
-        assert (
-            decide(report_of(cells), Gate(min_pass_rate=0.9, max_error_rate=limit)).status == "pass"
-        )
+        cells = many((cases - 2 * errored, "PP"), (2 * errored, "PE"))
+        gate = Gate(min_pass_rate=0.9, max_error_rate=limit)
+        assert decide(report_of(cells), gate).status == "pass"
+
+
+def test_a_case_without_a_graded_run_is_named_and_never_green() -> None:
+    cells = many((38, "PPP")) | {"refund": "EEE", "cancel": "PEE"}
+    verdict = decide(report_of(cells), Gate(max_error_rate=0.1))
+    assert (verdict.status, verdict.reason) == ("borderline", "not checked: refund")
+    fine = {case: ["PPP", "PPP"] for case in many((40, "PPP"))}
+    two = {**fine, "refund": ["EEE", "PPP"], "late": ["EEE", "EEE"]}
+    variants = [Variant("gpt"), Variant("claude")]
+    verdict = decide(report_of(two, variants=variants), Gate(max_error_rate=0.1))
+    assert verdict.reason == "not checked: refund on gpt, late"
 
 
 def test_a_share_of_errors_just_above_the_limit_is_not_shown_as_the_limit() -> None:

@@ -500,11 +500,11 @@ def test_the_headline_says_what_happened_and_the_evidence_stands_below() -> None
     )
     assert findings(comments.borderline()).evidence == comments.borderline().verdict.reason
     assert headline_of(comments.errored_provider()) == (
-        "102 of 204 runs errored, all on gpt-4o-mini:"
-        " 429: You exceeded your current quota (request req_8c1f)"
+        "not checked: gpt-4o-mini refused 102 of 204 runs (429)"
     )
     assert findings(comments.errored_provider()).evidence == (
-        "50 % of the runs errored, more than the 5 % that the gate allows"
+        "102 of 204 runs errored (50 %, all on gpt-4o-mini), more than the 5 % that the gate"
+        " allows: 429: You exceeded your current quota (request req_8c1f)"
     )
 
 

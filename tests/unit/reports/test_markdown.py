@@ -117,7 +117,7 @@ def test_the_table_of_variants_fits_into_a_comment(
                 " <code>capital</code>\n\nPass rate 75\xa0% is"
             ),
         ),
-        ("EEEE", None, "## ⚠️ All 4 runs errored: 429: slow down\n"),
+        ("EEEE", None, "## ⚠️ Not checked: agent refused all 4 runs (429)\n"),
     ],
 )
 def test_the_first_line_says_what_happened_and_the_second_why(
