@@ -496,6 +496,7 @@ def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
         further=tuple(clauses),
         scopes=bars.scopes,
         rules=found,
+        hint=HOW_TO_GO_ON if worst.rule in ("ungraded", "repeats") else None,
     )
 
 

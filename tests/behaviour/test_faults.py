@@ -26,12 +26,34 @@ def questions(number: int = CASES) -> list[dict[str, Any]]:
     ]
 
 
-def answering(odd: Scripted, *then: Scripted) -> Any:
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "openai": {"model": "m", "choices": [PARIS]},
+    "responses": {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "Paris"}]}],
+    },
+    "anthropic": {"content": [{"type": "text", "text": "Paris"}], "stop_reason": "end_turn"},
+    "gemini": {"candidates": [{"content": {"parts": [{"text": "Paris"}]}, "finishReason": "STOP"}]},
+}
+"""The answer of each model API."""
+every_api = pytest.mark.parametrize("api", SHAPES)
+
+
+def api_at(url: str, api: str) -> Mapping[str, Any]:
+    """A provider that calls an API at some URL."""
+    if api == "responses":
+        return chat(f"{url}/v1", api="responses")
+    if api == "openai":
+        return chat(f"{url}/v1")
+    return {"type": api, "model": "m", "base_url": url, "api_key": "none"}
+
+
+def answering(odd: Scripted, *then: Scripted, api: str = "openai") -> Any:
     """Answers `Paris`, but the odd case with what is scripted: the last one as often as asked."""
     script = [odd, *then]
 
     async def respond(request: web.Request) -> web.StreamResponse:
-        scripted = Scripted({"model": "m", "choices": [PARIS]})
+        scripted = Scripted(SHAPES[api])
         if f"question {ODD[1:]}" in await request.text():
             scripted = script.pop(0) if len(script) > 1 else script[0]
         return web.json_response(scripted.body, status=scripted.status)
@@ -81,12 +103,26 @@ async def test_a_request_that_is_refused_for_good_is_the_changes(
     assert len(server.seen) == CASES
 
 
-@pytest.mark.parametrize("status", [401, 402, 403, 404, 408, 409, 429, 500, 503, 529])
-async def test_other_refusals_are_the_providers_and_leave_the_case_unchecked(
-    status: int, server: FakeServer, tmp_path: Path
+@every_api
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_every_api_may_refuse_a_request_for_good(
+    api: str, status: int, server: FakeServer, tmp_path: Path
 ) -> None:
-    server.answers(answering(Scripted({"error": {"message": "not now"}}, status)))
-    write_suite(tmp_path, questions(), providers=[chat(f"{server.url}/v1")], retries=1)
+    refusal = Scripted({"error": {"message": "not this request"}}, status)
+    server.answers(answering(refusal, api=api))
+    write_suite(tmp_path, questions(), providers=[api_at(server.url, api)], retries=1)
+    ended, odd = await run(tmp_path)
+    assert ended.code == 1, ended.out
+    assert (odd["status"], odd["error"]["kind"], odd["attempts"]) == ("failed", "rejected", 1)
+
+
+@every_api
+@pytest.mark.parametrize("status", [401, 402, 403, 404, 408, 409, 429, 503])
+async def test_other_refusals_are_the_providers_and_leave_the_case_unchecked(
+    api: str, status: int, server: FakeServer, tmp_path: Path
+) -> None:
+    server.answers(answering(Scripted({"error": {"message": "not now"}}, status), api=api))
+    write_suite(tmp_path, questions(), providers=[api_at(server.url, api)], retries=1)
     ended, odd = await run(tmp_path)
     assert odd["status"] == "errored"
     assert ended.code == 0, ended.out

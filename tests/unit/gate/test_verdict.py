@@ -475,7 +475,7 @@ def test_a_case_without_a_graded_run_is_named_and_never_green() -> None:
     verdict = decide(report_of(cells), Gate(max_error_rate=0.1))
     assert (verdict.status, verdict.reason) == ("borderline", "not checked: refund")
     fine = {case: ["PPP", "PPP"] for case in many((40, "PPP"))}
-    two = {**fine, "refund": ["EEE", "PPP"], "late": ["EEE", "EEE"]}
+    two: dict[str, Any] = {**fine, "refund": ["EEE", "PPP"], "late": ["EEE", "EEE"]}
     variants = [Variant("gpt"), Variant("claude")]
     verdict = decide(report_of(two, variants=variants), Gate(max_error_rate=0.1))
     assert verdict.reason == "not checked: refund on gpt, late"
