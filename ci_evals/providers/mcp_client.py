@@ -6,6 +6,7 @@ import shlex
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,10 +16,11 @@ from jsonschema.validators import Draft202012Validator
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 from yarl import URL
 
 from ci_evals.errors import ConfigError, ProviderError, describe_exception
+from ci_evals.faults import kind_behind_own_code
 from ci_evals.format import one_line
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.providers.answer import clean_text, encode_json
@@ -34,6 +36,10 @@ _LAST_LINES = 5
 _MAX_REASON = 300
 _PING_S = 1.0
 _CLOSE_S = 10.0  # the SDK itself gives a server 4 s before it kills it
+
+# The HTTP statuses of the refusals of the call at hand. The SDK's exceptions do not have them, but
+# it sends each request in the context of its caller.
+_refusals: ContextVar[list[int] | None] = ContextVar("refusals", default=None)
 
 
 class McpTools:
@@ -97,11 +103,13 @@ class McpTools:
         """Call a tool and return the server's result.
 
         Raises:
-            ToolError: the server refused the call.
-            ProviderError: the server has ended, does not answer, or its answer does not match the
-                tool's schema.
+            ToolError: the tool refused the call.
+            ProviderError: the server has ended, does not answer, refuses the client, or its answer
+                does not match the tool's schema.
         """
         connection = await self._connect()
+        statuses: list[int] = []
+        _refusals.set(statuses)
         try:
             async with asyncio.timeout(timeout_s):
                 return await connection.client.call_tool(name, dict(arguments))
@@ -113,6 +121,11 @@ class McpTools:
             if error.code == CONNECTION_CLOSED:
                 await connection.close()
                 raise self._broken(f"ended before it answered a call of `{name}`") from error
+            if statuses == [404] and error.code == INVALID_REQUEST:
+                await connection.close()  # it was restarted, and does not know the session
+                raise self._broken(f"lost the session of a call of `{name}`") from error
+            if statuses and (refusal := self._refusal(name, statuses[-1])):
+                raise refusal from error
             raise ToolError(one_line(error.message, _MAX_REASON)) from error
         except Exception as error:  # the SDK raises anything for what a server may send
             why = f"returned a result for `{name}` that does not match the tool's output schema"
@@ -143,6 +156,18 @@ class McpTools:
                     raise self._broken("ended before it was ready") from error
                 raise self._broken(what, error) from error
             return connection
+
+    def _refusal(self, name: str, status: int) -> ProviderError | None:
+        """Return the error of a server that refuses the client or is overloaded; None if a status
+        comes with an error of the tool, as 400 and 404 may.
+        """
+        kind = kind_behind_own_code(status)
+        if kind == "crash":
+            return None
+        text = f"{self.shown} answered a call of `{name}` with status {status}"
+        if kind == "auth":
+            text = f"{text}; check its `headers`"
+        return ProviderError(kind, text, status=status)
 
     def _broken(self, what: str, error: BaseException | None = None) -> ProviderError:
         """Return the error of a server, with the messages of the SDK and of the server itself."""
@@ -265,7 +290,11 @@ class _Connection:
         options = self._options
         if options.url is not None:
             timeout = httpx2.Timeout(options.timeout_s, read=None)
-            async with httpx2.AsyncClient(headers=dict(options.headers), timeout=timeout) as http:
+            async with httpx2.AsyncClient(
+                headers=dict(options.headers),
+                timeout=timeout,
+                event_hooks={"response": [_record_refusal]},
+            ) as http:
                 yield streamable_http_client(options.url, http_client=http)
             return
         program, *arguments = resolve_command(options.mcp, self._folder, options.env.get("PATH"))
@@ -278,6 +307,12 @@ class _Connection:
                 encoding_error_handler="replace",
             )
             yield stdio_client(parameters, errlog=self._stderr)
+
+
+async def _record_refusal(response: httpx2.Response) -> None:
+    statuses = _refusals.get()
+    if statuses is not None and response.status_code >= 400:
+        statuses.append(response.status_code)
 
 
 def _last_lines(stderr: IO[str]) -> str:

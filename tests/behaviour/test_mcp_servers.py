@@ -4,6 +4,8 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from pathlib import Path
 
 mode = sys.argv[1]
 sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-if mode != "http":
+if mode not in ("http", "legacy"):
     with Path("pids").open("a") as file:
         child = subprocess.Popen(sleep, stdout=subprocess.DEVNULL)
         file.write(f"{os.getpid()} {child.pid}\\n")
@@ -68,8 +70,30 @@ if mode == "liar":
     print("no such thing as JSON", flush=True)
     tool = server._tool_manager.get_tool("count")
     tool.parameters = {"type": "object", "properties": {"item": {"type": "wrong"}}}
-if mode == "http":
-    server.run("streamable-http", port=int(sys.argv[2]))
+if mode in ("http", "legacy"):
+    import re
+    import uvicorn
+
+    app = server.streamable_http_app()
+
+    async def guarded(scope, receive, send):
+        """Refuse calls for an item such as `status 401`, as a gateway before the server does."""
+        if scope["type"] != "http":
+            return await app(scope, receive, send)
+        received = await receive()
+        body = received.get("body", b"")
+        if mode == "legacy":
+            body = body.replace(b"server/discover", b"status 404")
+        refused = re.search(rb"status (\\d+)", body)
+        if refused is None:
+            pending = [received]
+            async def again():
+                return pending.pop() if pending else await receive()
+            return await app(scope, again, send)
+        await send({"type": "http.response.start", "status": int(refused[1]), "headers": []})
+        await send({"type": "http.response.body", "body": b"refused"})
+
+    uvicorn.run(guarded, port=int(sys.argv[2]), log_level="warning")
 server.run()
 '''
 QUESTION = "How many chairs are left?"
@@ -220,10 +244,12 @@ async def test_a_server_ends_with_ctrl_c(folder: Path, signals: int) -> None:
     await until(lambda: living(folder) == [])
 
 
-async def test_a_server_over_http(folder: Path) -> None:
+@asynccontextmanager
+async def served(folder: Path, mode: str) -> AsyncIterator[str]:
+    """Serve over HTTP, and yield the URL."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-    served = psutil.Popen([sys.executable, "server.py", "http", port], cwd=folder, env=os.environ)
+    server = psutil.Popen([sys.executable, "server.py", mode, port], cwd=folder, env=os.environ)
 
     def answers() -> bool:
         with socket.socket() as client:
@@ -231,22 +257,61 @@ async def test_a_server_over_http(folder: Path) -> None:
 
     try:
         await until(answers)
-        url = f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+async def test_a_server_over_http(folder: Path) -> None:
+    async with served(folder, "http") as base:
+        url = f"{base}/mcp"
         ended = await run(folder, {"mcp": url, "headers": {"X-Key": "k"}}, "chair")
         assert ended.code == 0, ended.out + ended.err
         assert output(folder, "chair") == "chair: 3"
-        ended = await run(folder, {"mcp": f"http://127.0.0.1:{port}/nowhere"}, "chair")
+        ended = await run(folder, {"mcp": f"{base}/nowhere"}, "chair")
         assert ended.code == 2, ended.out + ended.err
-        assert f"the MCP server `127.0.0.1:{port}/nowhere` could not be reached" in ended.err
+        assert f"the MCP server `{base.removeprefix('http://')}/nowhere` could not be" in ended.err
         ended = await run(folder, {"mcp": url}, "poison", "poison again", max_concurrency=1)
         assert ended.code == 3, ended.out + ended.err
         errors = [result["error"] for result in results(folder).values()]
         assert {error["kind"] for error in errors} == {"environment"}
         assert errors[0]["message"].endswith("/mcp` ended before it answered a call of `count`")
         assert "/mcp` could not be reached: " in errors[1]["message"]
-    finally:
-        served.kill()
-        served.wait()
+
+
+REFUSALS = {
+    "status 401": "auth",
+    "status 403": "auth",
+    "status 429": "rate_limit",
+    "status 500": "upstream",
+    "status 503": "upstream",
+}
+
+
+async def test_a_refusal_in_the_middle_of_a_run_errors_it(folder: Path) -> None:
+    async with served(folder, "http") as base:
+        ended = await run(folder, {"mcp": f"{base}/mcp"}, *REFUSALS, "status 400", "chair")
+    assert ended.code == 3, ended.out + ended.err
+    for item, kind in REFUSALS.items():
+        error = results(folder)[item]["error"]
+        assert results(folder)[item]["status"] == "errored"
+        assert (error["kind"], error["status"]) == (kind, int(item.split()[1]))
+        assert f"/mcp` answered a call of `count` with {item}" in error["message"]
+    assert "check its `headers`" in results(folder)["status 401"]["error"]["message"]
+    assert output(folder, "status 400").startswith("Error: ")
+    assert output(folder, "chair") == "chair: 3"
+
+
+async def test_a_server_that_forgot_the_session_errors_the_run_alone(folder: Path) -> None:
+    async with served(folder, "legacy") as base:
+        items = ("status 404", "chair")
+        ended = await run(folder, {"mcp": f"{base}/mcp"}, *items, max_concurrency=1)
+    assert ended.code == 3, ended.out + ended.err
+    error = results(folder)["status 404"]["error"]
+    assert error["kind"] == "environment"
+    assert error["message"].endswith("/mcp` lost the session of a call of `count`")
+    assert output(folder, "chair") == "chair: 3"
 
 
 # A server without the SDK, which may say what the SDK would not.
