@@ -17,17 +17,16 @@ _QUICK_S = 60.0
 _BUILD_S = 600.0
 
 _MARK = "CI_EVALS_PROGRAM"
-# Kills the processes whose environment has a text, and those that they start meanwhile.
+# Kills the processes whose environment has a text. Later passes find what they start meanwhile.
 _KILL = """
-found=1
-while [ $found = 1 ]; do
-  found=0
+for pass in 1 2 3; do
   for process in /proc/[0-9]*; do
     case "$(cat $process/environ 2>/dev/null)" in
-      *"$1"*) kill -9 ${process#/proc/} 2>/dev/null && found=1 ;;
+      *"$1"*) kill -9 ${process#/proc/} 2>/dev/null ;;
     esac
   done
 done
+exit 0
 """
 
 

@@ -65,6 +65,7 @@ class ClaudeCode(TranscriptReader):
         self._agents: dict[str, str] = {}
         self._api_error: str | None = None  # of the last message
         self._own_words: str | None = None  # the last message, if the command itself made it
+        self._model_spoke = False  # in the last message
 
     def read(self, event: Mapping[str, Any]) -> bool:
         kind = text_at(event, "type")
@@ -91,11 +92,14 @@ class ClaudeCode(TranscriptReader):
         texts = [text_at(block, "text") for block in blocks if block.get("type") == "text"]
         text = "\n".join(filter(None, texts))
         model = text_at(message, "model")
-        if model == _SYNTHETIC or self._api_error is not None:
-            self.output = text
-            self._own_words = text
-            return
+        is_own = model == _SYNTHETIC or self._api_error is not None
+        self._model_spoke = not is_own
         self._own_words = None
+        if is_own and text:
+            self._own_words = text
+        if model == _SYNTHETIC:
+            self.output = text
+            return
         self._add_request(message, model or "", text, agent)
         if text and agent is None:
             self.output = text
@@ -159,7 +163,7 @@ class ClaudeCode(TranscriptReader):
         errors = event.get("errors")
         if isinstance(errors, list) and errors:
             own_words = text_of(errors[0])
-        elif not self.tells_steps and result is not None and _are_own(result):
+        elif not self._model_spoke and result is not None and _are_own(result):
             own_words = result
         if own_words is not None:
             self.fail(own_words, kind=kind, status=status or status_in(own_words))
@@ -170,7 +174,7 @@ class ClaudeCode(TranscriptReader):
 
 
 def _are_own(words: str) -> bool:
-    """Return True for words of the command itself, in an output without messages."""
+    """Return True for words of the command itself, where no message says whose they are."""
     return words.startswith(("API Error", *ClaudeCode.sentences))
 
 

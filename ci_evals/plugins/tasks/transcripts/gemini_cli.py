@@ -166,7 +166,8 @@ class GeminiCli(TranscriptReader):
         elif exit_status in _HTTP_EXITS:
             status = _HTTP_EXITS[exit_status]
             kind = kind_behind_own_code(status, f"{message} {failure.detail}")
-            self.fail(message, kind=kind, status=status)
+            if kind != "crash":
+                self.fail(message, kind=kind, status=status)
 
     def _fail_by_exit(self, exit_status: int, message: str) -> None:
         advice = ""
@@ -179,7 +180,7 @@ def _message_of_api(message: str) -> str:
     """Return the API's own message in `[API Error: {"error": {"message": …}}]`; else `message`."""
     try:
         answer = json.loads(message[message.find("{") : message.rfind("}") + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         return message
     if not isinstance(answer, Mapping):
         return message

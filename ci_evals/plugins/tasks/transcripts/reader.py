@@ -263,18 +263,18 @@ class TranscriptReader:
         try:
             reader = cls.of(data)
         except ProviderError as error:
-            if failure is None:
-                raise
             unreadable = error
         if failure is not None and failure.kind == "crash":
             reader.read_exit(failure)
-        if unreadable is not None and reader.error is None and not reader.answers_with_error:
-            raise failure or unreadable from unreadable
+        exit_says_nothing = reader.error is None and not reader.answers_with_error
+        if unreadable is not None and exit_says_nothing:
+            raise failure or unreadable
         response = reader.response()
         cause = _failure_of(reader, failure, response)
         if cause is None:
             return response
-        cause.partial = response
+        if unreadable is None:
+            cause.partial = response
         raise cause
 
 
