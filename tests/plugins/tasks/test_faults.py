@@ -262,6 +262,7 @@ async def test_an_agent_without_its_model_is_not_the_changes_fault(
     (line,) = journaled(tmp_path / "ci-evals-results")
     assert line["status"] == {1: "failed", 3: "errored"}[code]
     assert told in line["error"]["message"]
+    assert told in ended.out.replace("\n", " ")
     assert told in (tmp_path / "ci-evals-results" / "report.html").read_text()
 
 

@@ -38,7 +38,7 @@ class ClaudeCode(TranscriptReader):
     """Each message of the model is a request; sub-agents are named after their type."""
 
     options = "--output-format stream-json --verbose"
-    credentials = "set ANTHROPIC_API_KEY to a valid key (`env` of the provider)"
+    credentials = "set ANTHROPIC_API_KEY to a valid key"
 
     sentences: ClassVar[Mapping[str, ErrorKind]] = {
         "Prompt is too long": "rejected",

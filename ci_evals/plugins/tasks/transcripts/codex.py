@@ -22,7 +22,7 @@ class Codex(TranscriptReader):
     """
 
     options = "exec --json"
-    credentials = "set CODEX_API_KEY to a valid key (`env` of the provider), or run `codex login`"
+    credentials = "set CODEX_API_KEY to a valid key, or run `codex login`"
 
     # The messages of codex-rs/protocol/src/error.rs that have no HTTP status.
     sentences: ClassVar[Mapping[str, ErrorKind]] = {

@@ -43,7 +43,7 @@ class GeminiCli(TranscriptReader):
     """The duration of a tool call is the difference of its events' time stamps."""
 
     options = "--skip-trust --output-format stream-json"
-    credentials = "set GEMINI_API_KEY to a valid key (`env` of the provider)"
+    credentials = "set GEMINI_API_KEY to a valid key"
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ class OpenCode(TranscriptReader):
     """Each step of OpenCode is a request to the model. The events do not name the model."""
 
     options = "run --format json"
-    credentials = "set the key of its model's provider (`env` of the provider here)"
+    credentials = "set the API key of its model"
 
     def __init__(self) -> None:
         super().__init__()

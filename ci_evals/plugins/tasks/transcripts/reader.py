@@ -105,8 +105,8 @@ class TranscriptReader:
         if kind == "auth":
             advice = advice or self.credentials
         text = f"the agent stopped: {reason}"
-        if advice:
-            text = f"{text.removesuffix('.')}; {advice}"
+        if advice:  # first, as summaries cut long messages
+            text = f"the agent stopped; {advice}: {reason}"
         self.error = ProviderError(kind, text, status=status)
 
     def _kind_of(self, message: str, status: int | None) -> ErrorKind:
