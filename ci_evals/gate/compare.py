@@ -1,12 +1,12 @@
 """The comparison of a report with a baseline: its cells, cases, tags and variants."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ci_evals.gate.baseline import (
     BaseCell,
@@ -51,6 +51,23 @@ Change = Literal[
     "not compared",
 ]
 """The kind of a cell in the words of the pages."""
+
+RateChange = Literal[
+    "worse", "probably worse", "not this change", "can't tell", "no change", "better"
+]
+"""What became of the pass rate of several cells together, such as those of a variant or a tag."""
+
+
+class BaseRate(NamedTuple):
+    """A mean pass rate of the base branch.
+
+    Args:
+        rate: the mean over cells.
+        newest_reports: how many of the newest reports it is of; None if all that are pooled.
+    """
+
+    rate: float
+    newest_reports: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +124,12 @@ class VariantComparison:
     def renamed(self) -> bool:
         """Return True if it was compared with a variant of another name."""
         return self.variant != self.base_variant
+
+    @property
+    def surely_higher(self) -> bool:
+        """Return True if even the lower bound of the difference is a rise."""
+        change = self.differences.pass_rate
+        return change is not None and change.lower is not None and change.lower > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +201,80 @@ class Comparison:
                 return "varies"
             case _:
                 return cell.kind
+
+    def change_of_variant(self, variant: VariantComparison) -> RateChange:
+        """Return what happened to a variant as a whole.
+
+        Whatever its own test says, it is worse if a cell of it is named.
+        """
+        if variant.fell or self.named_cases(variant.variant):
+            return "worse"
+        if variant.now is not None:
+            return "not this change" if variant.now.main_fell else "can't tell"
+        if variant.surely_higher:
+            return "better"
+        if variant.head_rate == variant.base_rate:
+            return "no change"
+        if variant.head_rate > variant.base_rate:
+            return "can't tell"
+        if main_fails_too(cell for cell in self.cells if cell.variant == variant.variant):
+            return "not this change"
+        return "probably worse" if variant.p <= self.alpha else "can't tell"
+
+    def change_of_tag(self, tag: TagComparison, cells: Sequence[CellComparison]) -> RateChange:
+        """Return what happened to the cells of a tag together, by the same rules."""
+        if any(cell.kind == "regressed" for cell in cells):
+            return "worse"
+        if tag.head_rate == tag.base_rate:
+            return "no change"
+        if tag.head_rate > tag.base_rate:
+            return "can't tell"
+        if main_fails_too(cells):
+            return "not this change"
+        if tag.adjusted_p <= self.alpha:
+            return "worse"
+        return "probably worse" if tag.p <= self.alpha else "can't tell"
+
+    def named_cases(self, variant: Variant) -> Sequence[str]:
+        """Return the cases that are named on a variant, the surest first."""
+        return [cell.case for cell in self._named_cells if cell.variant == variant]
+
+    @cached_property
+    def _named_cells(self) -> Sequence[CellComparison]:
+        return self.select("regressed")
+
+    def newest_reports(self, variant: VariantComparison) -> int | None:
+        """Return how many of the newest reports a variant was tested against; None if all.
+
+        Older ones are pooled for single cells only.
+        """
+        pooled = [cell.base_reports for cell in self.cells if cell.variant == variant.variant]
+        if variant.pooled_reports >= max(pooled, default=0):
+            return None
+        return variant.pooled_reports
+
+    def base_rate(self, cells: Iterable[CellComparison]) -> BaseRate | None:
+        """Return the mean pass rate of cells on the base; None if none was compared.
+
+        It is of the reports that their variant was tested against. Cells of several variants, whose
+        reports may differ, have that of all reports.
+        """
+        compared = [cell for cell in cells if cell.p is not None]
+        if not compared:
+            return None
+        newest_reports = None
+        variants = {cell.variant for cell in compared}
+        if len(variants) == 1:
+            (tested,) = [each for each in self.variants if each.variant in variants]
+            newest_reports = self.newest_reports(tested)
+        rates = []
+        for cell in compared:
+            known = self.base_of(cell.key)
+            if newest_reports is None or known is None:
+                rates.append(cell.base.rate)
+            else:
+                rates.append(known.history.newest(newest_reports).rate)
+        return BaseRate(fmean(rates), newest_reports)
 
     def _is_probable(self, suspect: CellComparison) -> bool:
         assert suspect.p is not None  # only cells that were tested are suspects
@@ -264,6 +361,13 @@ class Comparison:
         fallen = [variant for variant in self.variants if variant.fell]
         fallen.sort(key=lambda variant: variant.adjusted_p)
         return fallen
+
+
+def main_fails_too(cells: Iterable[CellComparison]) -> bool:
+    """Return True if main now fails all cells that look worse, and there are some."""
+    cells = list(cells)
+    suspects = [cell for cell in cells if cell.kind == "suspect"]
+    return any(cell.cleared for cell in cells) and all(cell.cleared for cell in suspects)
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,8 @@ def _broken_tags(summary: Summary) -> Sequence[TagComparison]:
     """Return the first tags that fell and whose cases are mostly worse, or possibly worse."""
     if summary.compared is None:
         return ()
-    worse = {cell.case for cell in summary.compared.select("regressed", "suspect")}
+    found = summary.compared.select("regressed", "suspect")
+    worse = {cell.case for cell in found if not cell.cleared}
     chosen: list[TagComparison] = []
     explained: set[str] = set()
     for tag in summary.compared.fallen_tags:

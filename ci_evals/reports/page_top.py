@@ -8,8 +8,7 @@ from statistics import fmean
 
 from ci_evals.format import one_line, percent
 from ci_evals.gate.bars import ScopeKind, ScopeVerdict
-from ci_evals.gate.cases import TagComparison
-from ci_evals.gate.compare import Change, Comparison, VariantComparison
+from ci_evals.gate.compare import RateChange
 from ci_evals.gate.wording.comparisons import coverage_clause
 from ci_evals.model.rules import Gate
 from ci_evals.reports.charts import Scale, scale_of
@@ -58,7 +57,8 @@ class Slice:
         address: the fragment of the page's URL that shows only its cases; may be empty.
         rate: its mean pass rate, with the bounds `lower` and `upper`; None if nothing was graded.
         base: the mean pass rate of the same cells on the baseline; None if too few were compared.
-        change: the change since then, if it passes less often and this was tested.
+        change: the change since then, if a case of it is named, or if it passes less often and this
+            was tested.
         verdict: the gate's verdict on it, if it has a bar.
     """
 
@@ -68,7 +68,7 @@ class Slice:
     lower: float | None
     upper: float | None
     base: float | None = None
-    change: Change | None = None
+    change: RateChange | None = None
     verdict: ScopeVerdict | None = None
 
     @property
@@ -134,7 +134,7 @@ def _part(
     cells: Sequence[CellView],
     *,
     address: str = "",
-    change: Change | None = None,
+    change: RateChange | None = None,
     verdict: ScopeVerdict | None = None,
 ) -> Slice:
     rate, lower, upper = None, None, None
@@ -144,6 +144,8 @@ def _part(
         luck = max(common_luck(summary).values(), default=1.0)
         confidence = (summary.gate or Gate()).confidence
         lower, upper = estimate.widen(luck).bounds(confidence)
+    if any(cell.found and cell.found.kind == "regressed" for cell in cells):
+        change = "worse"
     return Slice(
         name=name,
         address=address,
@@ -171,23 +173,16 @@ def _tags(summary: Summary, cells_of: Mapping[str, Sequence[CellView]]) -> list[
         compared = {tag.tag: tag for tag in summary.compared.tags}
     parts = []
     for tag, cells in cells_of.items():
-        change: Change | None = None
+        change: RateChange | None = None
         if summary.compared is not None and tag in compared:
-            change = _change_of_tag(summary.compared, compared[tag])
+            tested = compared[tag]
+            found = [cell.found for cell in cells if cell.found is not None]
+            change = summary.compared.change_of_tag(tested, found)
+            change = _loss(change, tested.head_rate, tested.base_rate)
         address = _filter("tag", tag)
         part = _part(summary, tag, cells, address=address, change=change, verdict=bars.get(tag))
         parts.append(part)
     return parts
-
-
-def _change_of_tag(comparison: Comparison, tag: TagComparison) -> Change | None:
-    if tag.head_rate >= tag.base_rate:
-        return None
-    if tag.adjusted_p <= comparison.alpha:
-        return "worse"
-    if tag.p <= comparison.alpha:
-        return "probably worse"
-    return "can't tell"
 
 
 def _variants(summary: Summary) -> list[Slice]:
@@ -199,11 +194,12 @@ def _variants(summary: Summary) -> list[Slice]:
     parts = []
     for variant in variant_reports(summary):
         base = None
-        change: Change | None = None
+        change: RateChange | None = None
         found = compared.get(variant.variant)
         if comparison is not None and found and not coverage_clause(comparison, found):
             base = found.base_rate
-            change = _change_of_variant(comparison, found)
+            change = comparison.change_of_variant(found)
+            change = _loss(change, found.head_rate, found.base_rate)
         name = str(variant.variant)
         part = Slice(
             name=name,
@@ -219,14 +215,9 @@ def _variants(summary: Summary) -> list[Slice]:
     return parts
 
 
-def _change_of_variant(comparison: Comparison, variant: VariantComparison) -> Change | None:
-    if variant.head_rate >= variant.base_rate:
-        return None
-    if variant.adjusted_p <= comparison.alpha:
-        return "worse"
-    if variant.p <= comparison.alpha:
-        return "probably worse"
-    return "can't tell"
+def _loss(change: RateChange, here: float, base: float) -> RateChange | None:
+    """Return a change if something is worse, or may be; None if the pass rate did not fall."""
+    return change if change == "worse" or here < base else None
 
 
 def _bars(summary: Summary, kind: ScopeKind) -> dict[str, ScopeVerdict]:

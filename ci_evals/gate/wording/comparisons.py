@@ -7,7 +7,7 @@ from ci_evals.format import RAREST, join_first, name_of, number_of, once_in, per
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellComparison
-from ci_evals.gate.compare import Comparison, RatesNow, VariantComparison
+from ci_evals.gate.compare import BaseRate, Comparison, RatesNow, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.model.report import Tally
 from ci_evals.stats.thresholds import FURTHER_ROUNDS, MIN_COMPARED_SHARE
@@ -277,15 +277,18 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
         rates += f", with {FURTHER_ROUNDS} further rounds"
     if variant.now is not None:
         return _variant_now(comparison, variant, variant.now)
-    if _surely_higher(variant):
-        return f"{rates}; a sure rise"
-    if variant.adjusted_p <= comparison.alpha:
-        return f"{rates}; {_chance(variant.p)}"
-    if variant.p <= comparison.alpha:
-        return f"{rates}: probably worse; {_chance(variant.p)}"
-    if variant.head_rate == variant.base_rate:
-        return f"{rates}: no change"
-    return f"{rates}: can't tell"
+    named = comparison.named_cases(variant.variant)
+    if named and not variant.fell:
+        return f"{rates}: {_named_clause(named)}"
+    match comparison.change_of_variant(variant):
+        case "better":
+            return f"{rates}; a sure rise"
+        case "worse":
+            return f"{rates}; {_chance(variant.p)}"
+        case "probably worse":
+            return f"{rates}: probably worse; {_chance(variant.p)}"
+        case change:
+            return f"{rates}: {change}"
 
 
 def _variant_now(comparison: Comparison, variant: VariantComparison, now: RatesNow) -> str:
@@ -305,12 +308,48 @@ def _variant_now(comparison: Comparison, variant: VariantComparison, now: RatesN
 
 def _pool_clause(comparison: Comparison, variant: VariantComparison) -> str:
     """` (its newest 3 reports)`, where older ones are pooled for single cases only."""
-    pooled = [cell.base_reports for cell in comparison.cells if cell.variant == variant.variant]
-    if variant.pooled_reports >= max(pooled, default=0):
+    newest = newest_reports_text(comparison.newest_reports(variant))
+    return f" (its {newest})" if newest else ""
+
+
+def newest_reports_text(newest: int | None) -> str:
+    """`newest 3 reports`, `newest report`; empty for all reports."""
+    match newest:
+        case None:
+            return ""
+        case 1:
+            return "newest report"
+        case _:
+            return f"newest {newest} reports"
+
+
+def base_rate_text(comparison: Comparison, base: BaseRate, here: float | None) -> str:
+    """`main 88.5 % (newest 4 reports)`, with as many decimals as tell it from the rate here."""
+    text = f"{comparison.baseline.label.removeprefix('the ')} {percent(base.rate, here)}"
+    if newest := newest_reports_text(base.newest_reports):
+        text += f" ({newest})"
+    return text
+
+
+def rate_basis(comparison: Comparison, variant: VariantComparison) -> str:
+    """`main 88.5 % (newest 4 reports), here 84.1 % with 3 further rounds`.
+
+    Empty if `rate_change` is between the planned runs and all reports that are pooled.
+    """
+    newest = comparison.newest_reports(variant)
+    if newest is None and not variant.further_rounds:
         return ""
-    if variant.pooled_reports == 1:
-        return " (its newest report)"
-    return f" (its newest {variant.pooled_reports} reports)"
+    base = BaseRate(variant.base_rate, newest)
+    text = base_rate_text(comparison, base, variant.head_rate)
+    if variant.further_rounds:
+        here = percent(variant.head_rate, variant.base_rate)
+        text += f", here {here} with {FURTHER_ROUNDS} further rounds"
+    return text
+
+
+def _named_clause(named: Sequence[str]) -> str:
+    """`2 cases worse`."""
+    return f"{number_of(len(named), 'case')} worse"
 
 
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
@@ -324,27 +363,34 @@ def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
 
 
 def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
-    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, can't tell`.
+    """`-8.3 points, p = 0.0083`, `-40.0 points, 2 cases worse`, `+20.0 points (+8.1 to +31.0)`, or
+    `-1.2 points, can't tell`.
 
     Where nothing changed in the few cells that were compared, that is all there is to say: `1 of 40
     compared`.
     """
     points = 100 * (variant.head_rate - variant.base_rate)
+    named = comparison.named_cases(variant.variant)
     if round(points, 1) == 0:
-        return coverage_clause(comparison, variant) or "no change"
+        text = coverage_clause(comparison, variant) or "no change"
+        return f"{text} as a whole, {_named_clause(named)}" if named else text
     text = f"{_signed(points, 1)} points"
-    if points < 0 and variant.adjusted_p <= comparison.alpha:
-        if variant.p < 0.0001:
-            return f"{text}, p < 0.0001"
-        return f"{text}, p = {variant.p:.2g}"
     change = variant.differences.pass_rate
-    if _surely_higher(variant) and change is not None:
+    if variant.surely_higher and change is not None:
         assert change.lower is not None
         assert change.upper is not None
-        return f"{text} ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
-    if points < 0 and variant.p <= comparison.alpha:
-        return f"{text}, probably worse"
-    return f"{text}, can't tell"
+        text += f" ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
+    if named and not variant.fell:
+        return f"{text}, {_named_clause(named)}"
+    match comparison.change_of_variant(variant):
+        case "better":
+            return text
+        case "worse" if variant.p < 0.0001:
+            return f"{text}, p < 0.0001"
+        case "worse":
+            return f"{text}, p = {variant.p:.2g}"
+        case found:
+            return f"{text}, {found}"
 
 
 def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:
@@ -412,12 +458,6 @@ def _signed(value: float, places: int = 0) -> str:
     if round(value, places) == 0:
         return f"{0:.{places}f}"
     return f"{value:+,.{places}f}"
-
-
-def _surely_higher(variant: VariantComparison) -> bool:
-    """Return True if even the lower bound of the difference is a rise."""
-    change = variant.differences.pass_rate
-    return change is not None and change.lower is not None and change.lower > 0
 
 
 def outage_sentence(outage: "Outage") -> str:

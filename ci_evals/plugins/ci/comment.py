@@ -131,7 +131,8 @@ def has_changes(summary: Summary) -> bool:
     settings = summary.report.changed_settings
     if settings is not None and not settings.adds_only:
         return True
-    if any(variant.p <= compared.alpha for variant in compared.variants):
+    changes = {compared.change_of_variant(variant) for variant in compared.variants}
+    if changes & {"worse", "probably worse"}:
         return True
     return any(compared.change(cell) in _CHANGES for cell in compared.cells)
 

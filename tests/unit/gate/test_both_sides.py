@@ -16,6 +16,7 @@ from ci_evals.gate.cells import match_cells
 from ci_evals.gate.compare import Comparison, compare, next_runs
 from ci_evals.gate.confirmation import FurtherRuns
 from ci_evals.gate.rules import rule_verdicts
+from ci_evals.gate.wording.comparisons import rate_change, variant_sentence
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, MainNow, Tally
@@ -180,6 +181,15 @@ def test_a_case_that_fails_here_alone_is_named() -> None:
 def test_where_main_fails_now_too_the_change_is_cleared() -> None:
     found = compared(here=0, main=0).by_key[key_of("a")]
     assert (found.kind, found.cleared) == ("suspect", True)
+
+
+def test_a_variant_is_not_called_worse_for_what_main_fails_now_too() -> None:
+    for main, change in ((0, "not this change"), (10, "1 case worse")):
+        comparison = compared(here=0, main=main)
+        [variant] = comparison.variants
+        assert variant.p < comparison.alpha
+        assert rate_change(comparison, variant) == f"-2.5 points, {change}"
+        assert variant_sentence(comparison, variant).endswith(f": {change}")
 
 
 def test_where_neither_side_shows_it_nothing_is_said_for_sure() -> None:

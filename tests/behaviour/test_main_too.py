@@ -1,0 +1,92 @@
+"""What a report says of main: what main misses or fails as well, and what it is compared with."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leftovers import report_in
+from processes import Finished, ci_evals
+from suites import AGENT, write_suite
+
+NO_BREAK_SPACE = "\u00a0"
+EVERY_FORMAT = {"formats": ["json", "markdown", "html"]}
+
+AGENT_CODE = """
+import json
+import pathlib
+
+PASSING = json.loads(pathlib.Path("passing.json").read_text())
+
+def answer(question, request):
+    return question if request.run in PASSING[question] else "maintenance"
+"""
+
+Passing = Mapping[str, Sequence[int]]
+"""The numbers of the runs that pass, by case."""
+
+ALWAYS = range(1, 40)
+
+
+def write_team(folder: Path, passing: Passing, **options: Any) -> None:
+    """Write a suite whose agent passes these runs; `case` has further keys of cases."""
+    of_cases = options.pop("case", {})
+    cases = []
+    for name in passing:
+        case = {"id": name, "input": name, "expect": [{"equals": name}]}
+        cases.append(case | of_cases.get(name, {}))
+    (folder / "agent.py").write_text(AGENT_CODE)
+    write_suite(folder, cases, **{"providers": [AGENT], "report": EVERY_FORMAT, **options})
+    change(folder, passing)
+
+
+def change(folder: Path, passing: Passing) -> None:
+    (folder / "passing.json").write_text(json.dumps(passing, default=list))
+
+
+async def run(folder: Path, out: str, *bases: str) -> Finished:
+    """Run the suite, compared with earlier reports of the same folder, the newest last."""
+    wanted = bases or ("none",)
+    options = [option for base in wanted for option in ("--baseline", base)]
+    return await ci_evals(folder, "run", "--out", out, *options)
+
+
+def markdown(folder: Path) -> str:
+    return (folder / "out" / "summary.md").read_text().replace(NO_BREAK_SPACE, " ")
+
+
+def page(folder: Path) -> str:
+    return (folder / "out" / "report.html").read_text().replace(NO_BREAK_SPACE, " ")
+
+
+def part_of_page(folder: Path, name: str) -> list[str]:
+    """The texts of the columns of a tag, variant, prompt or provider in its table."""
+    [row] = re.findall(rf'<tr[^>]*><th scope="row" title="{name}">.*?</tr>', page(folder))
+    return [re.sub("<[^>]+>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", row)]
+
+
+# A part of the matrix with a named case.
+
+
+async def test_a_tag_and_a_variant_with_a_named_case_are_worse(tmp_path: Path) -> None:
+    passing = {f"sum-{number}": ALWAYS for number in range(1, 9)} | {"fix-total": ALWAYS}
+    tags = {"fix-total": {"tags": ["math"]}}
+    providers = [{**AGENT, "name": name} for name in ("small", "large")]
+    write_team(tmp_path, passing, runs=3, providers=providers, case=tags)
+    for base in ("base-1", "base-2", "base-3"):
+        await run(tmp_path, base)
+    change(tmp_path, passing | {"fix-total": []})
+    found = await run(tmp_path, "out", "base-1", "base-2", "base-3")
+    assert found.code == 1
+    said = "-11.1 points, 1 case worse"
+    assert found.out.count(said) == 2
+    assert markdown(tmp_path).count(f"| {said} |") == 2
+    assert part_of_page(tmp_path, "math")[-1] == "worse"
+    for variant in ("small", "large"):
+        assert part_of_page(tmp_path, variant)[-1] == "worse"
+    for text in (found.out, markdown(tmp_path), page(tmp_path)):
+        assert "can't tell" not in text
+        assert "probably worse" not in text
+    for variant in report_in(tmp_path / "out")["comparison"]["variants"]:
+        assert variant["sentence"].endswith("88.9 % here over 9 cases: 1 case worse")
