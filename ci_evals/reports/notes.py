@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from math import isclose
 from operator import itemgetter
-from statistics import fmean
 
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Change, Comparison, NoComparison
@@ -18,7 +17,7 @@ from ci_evals.gate.wording.bases import (
     broken_remarks,
     lost_report_sentences,
 )
-from ci_evals.gate.wording.comparisons import variant_sentence
+from ci_evals.gate.wording.comparisons import base_rate_text, variant_sentence
 from ci_evals.gate.wording.rules import dropped_sentence, gate_rule_text
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
@@ -539,9 +538,9 @@ def facts(summary: Summary) -> Iterator[str]:
     """Yield facts in a few words each: `main 97 %`, `14 repeats to be sure`, `$0.15`, `48 s`."""
     report, comparison = summary.report, summary.compared
     if comparison and len(comparison.variants) == 1 and not comparison.several_variants:
-        base_rates = [cell.base.rate for cell in comparison.cells if cell.p is not None]
-        rate = percent(fmean(base_rates), comparison.variants[0].head_rate)
-        yield f"{comparison.baseline.label.removeprefix('the ')} {rate}"
+        base = comparison.base_rate(comparison.cells)
+        if base is not None:
+            yield base_rate_text(comparison, base, comparison.variants[0].head_rate)
     if report.confirmation is not None:
         totals = report.confirmation.totals
         yield f"{number_of(totals.planned - totals.missing, 'repeat')} to be sure"

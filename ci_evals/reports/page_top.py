@@ -9,7 +9,7 @@ from statistics import fmean
 from ci_evals.format import one_line, percent
 from ci_evals.gate.bars import ScopeKind, ScopeVerdict
 from ci_evals.gate.compare import RateChange
-from ci_evals.gate.wording.comparisons import coverage_clause
+from ci_evals.gate.wording.comparisons import coverage_clause, newest_reports_text
 from ci_evals.model.rules import Gate
 from ci_evals.reports.charts import Scale, scale_of
 from ci_evals.reports.findings import Findings, base_now_clause, brief_chance, brief_tally
@@ -57,6 +57,7 @@ class Slice:
         address: the fragment of the page's URL that shows only its cases; may be empty.
         rate: its mean pass rate, with the bounds `lower` and `upper`; None if nothing was graded.
         base: the mean pass rate of the same cells on the baseline; None if too few were compared.
+        base_reports: `newest 4 reports`, if `base` is not of all reports.
         change: the change since then, if a case of it is named, or if it passes less often and this
             was tested.
         verdict: the gate's verdict on it, if it has a bar.
@@ -68,6 +69,7 @@ class Slice:
     lower: float | None
     upper: float | None
     base: float | None = None
+    base_reports: str = ""
     change: RateChange | None = None
     verdict: ScopeVerdict | None = None
 
@@ -194,10 +196,12 @@ def _variants(summary: Summary) -> list[Slice]:
     parts = []
     for variant in variant_reports(summary):
         base = None
+        base_reports = ""
         change: RateChange | None = None
         found = compared.get(variant.variant)
         if comparison is not None and found and not coverage_clause(comparison, found):
             base = found.base_rate
+            base_reports = newest_reports_text(comparison.newest_reports(found))
             change = comparison.change_of_variant(found)
             change = _loss(change, found.head_rate, found.base_rate)
         name = str(variant.variant)
@@ -208,6 +212,7 @@ def _variants(summary: Summary) -> list[Slice]:
             lower=variant.lower,
             upper=variant.upper,
             base=base,
+            base_reports=base_reports,
             change=change,
             verdict=bars.get(name),
         )
@@ -279,6 +284,7 @@ class Top:
     Attributes:
         parts: the parts by tag, variant, prompt and provider, broken ones first.
         base: the mean pass rate on the baseline, if most cells were compared.
+        base_reports: `newest 4 reports`, if `base` is not of all reports.
         base_name: the name of the baseline as a column's heading; empty without a comparison.
     """
 
@@ -290,6 +296,13 @@ class Top:
             places = {tag.tag: place for place, tag in enumerate(found.broken_tags)}
             self.parts["tag"].sort(key=lambda part: places.get(part.name, len(places)))
         self.base = base_rate(cell_views(found.summary))
+        self.base_reports = ""
+        comparison = found.summary.compared
+        if comparison is not None and self.base is not None:
+            base = comparison.base_rate(comparison.cells)
+            if base is not None:
+                self.base = base.rate
+                self.base_reports = newest_reports_text(base.newest_reports)
         self.base_name = found.summary.base_heading
 
     @staticmethod

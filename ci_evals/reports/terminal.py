@@ -280,6 +280,10 @@ def _figures(found: Findings, width: int) -> Parts:
     yield table
     if any(column.is_marked for column in chosen):
         yield _dim("▲ best  ▼ worst")
+    for variant, change in found.variant_changes.items():
+        if change.basis:
+            whose = f"{_name(variant)}: " if found.several_variants else ""
+            yield _dim(f"{whose}{change.basis}")
 
 
 def _width(table: Table) -> int:

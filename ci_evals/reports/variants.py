@@ -13,6 +13,7 @@ from ci_evals.gate.rules import usual_latencies
 from ci_evals.gate.wording.comparisons import (
     coverage_clause,
     latency_change,
+    rate_basis,
     rate_change,
     ratio_change,
 )
@@ -229,10 +230,12 @@ class VariantChange:
     """A variant compared with its base, in words. A text is empty if either side lacks the figure,
     or if too few cases were compared.
 
-    `compared_with` is the base's variant if it has another name.
+    `basis` names the runs that the change of the pass rate is between, if these are not the planned
+    ones and all reports; `compared_with` is the base's variant if it has another name.
     """
 
     pass_rate: str = UNKNOWN
+    basis: str = ""
     cost: str = ""
     latency: str = ""
     compared_with: Variant | None = None
@@ -256,6 +259,7 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
             compared_with = found.base_variant
         changes[found.variant] = VariantChange(
             pass_rate=rate_change(comparison, found),
+            basis=rate_basis(comparison, found),
             cost=cost,
             latency=latency,
             compared_with=compared_with,

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,15 @@ async def run(folder: Path, out: str, *bases: str) -> Finished:
 
 
 def markdown(folder: Path) -> str:
-    return (folder / "out" / "summary.md").read_text().replace(NO_BREAK_SPACE, " ")
+    return readable((folder / "out" / "summary.md").read_text())
 
 
 def page(folder: Path) -> str:
-    return (folder / "out" / "report.html").read_text().replace(NO_BREAK_SPACE, " ")
+    return readable((folder / "out" / "report.html").read_text())
+
+
+def readable(text: str) -> str:
+    return unescape(text).replace(NO_BREAK_SPACE, " ")
 
 
 def part_of_page(folder: Path, name: str) -> list[str]:
@@ -90,3 +95,27 @@ async def test_a_tag_and_a_variant_with_a_named_case_are_worse(tmp_path: Path) -
         assert "probably worse" not in text
     for variant in report_in(tmp_path / "out")["comparison"]["variants"]:
         assert variant["sentence"].endswith("88.9 % here over 9 cases: 1 case worse")
+
+
+# What it is compared with.
+
+
+async def test_a_table_is_about_one_baseline_and_says_which(tmp_path: Path) -> None:
+    names = [f"case-{number}" for number in range(40)]
+    passing: dict[str, Sequence[int]] = dict.fromkeys(names, ALWAYS)
+    before = passing | {name: [] for name in names[:4]}
+    write_team(tmp_path, before, runs=3, gate={"min_pass_rate": 0.5})
+    reports = [f"base-{number}" for number in range(1, 6)]
+    for number, out in enumerate(reports):
+        if number == 2:  # from then on, main is better
+            change(tmp_path, passing)
+        await run(tmp_path, out)
+    change(tmp_path, passing | {names[-1]: ALWAYS[1:]})
+    found = await run(tmp_path, "out", *reports)
+    assert found.code == 0
+    said = "baseline 100 % (newest report)"
+    assert f"{said} \N{MIDDLE DOT} " in found.out, "among the facts"
+    assert f"\n{said}, here 99.2 %\n" in found.out, "below the figures"
+    assert f"-0.8 points, can't tell<br><sub>{said}, here 99.2 %</sub>" in markdown(tmp_path)
+    assert "<bdi>baseline</bdi> (newest report)" in page(tmp_path)
+    assert "100 % \N{RIGHTWARDS ARROW} 99.2 %" in re.sub("<[^>]+>", "", page(tmp_path))

@@ -332,18 +332,23 @@ def base_rate_text(comparison: Comparison, base: BaseRate, here: float | None) -
 
 
 def rate_basis(comparison: Comparison, variant: VariantComparison) -> str:
-    """`main 88.5 % (newest 4 reports), here 84.1 % with 3 further rounds`.
+    """`main 88.5 % (newest 4 reports), here 84.1 % with 3 further rounds, without named cases`.
 
-    Empty if `rate_change` is between the planned runs and all reports that are pooled.
+    Empty if `rate_change` is between the planned runs and all reports that are pooled, of all
+    cases.
     """
     newest = comparison.newest_reports(variant)
-    if newest is None and not variant.further_rounds:
+    compared = [cell for cell in comparison.cells if cell.variant == variant.variant]
+    is_part = variant.cells < sum(cell.p is not None for cell in compared)
+    if newest is None and not variant.further_rounds and not is_part:
         return ""
     base = BaseRate(variant.base_rate, newest)
     text = base_rate_text(comparison, base, variant.head_rate)
+    text += f", here {percent(variant.head_rate, variant.base_rate)}"
     if variant.further_rounds:
-        here = percent(variant.head_rate, variant.base_rate)
-        text += f", here {here} with {FURTHER_ROUNDS} further rounds"
+        text += f" with {FURTHER_ROUNDS} further rounds"
+    if is_part:
+        text += ", without the named cases"
     return text
 
 

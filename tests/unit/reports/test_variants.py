@@ -169,5 +169,5 @@ def test_of_a_few_compared_cases_no_change_of_cost_or_latency_is_told() -> None:
         ).values()
         return found
 
-    assert change(0) == VariantChange("no change", "no change", "no change")
-    assert change(39) == VariantChange("1 of 40 compared", "", "")
+    assert change(0) == VariantChange("no change", cost="no change", latency="no change")
+    assert change(39) == VariantChange("1 of 40 compared")
