@@ -258,9 +258,11 @@ def unanswered_variants(report: SuiteReport, gate: Gate | None) -> frozenset[Var
 
 def population_bounds(report: SuiteReport, gate: Gate | None) -> Bounds | None:
     """Return bounds of the pass rate on new cases like these; None with too few cases."""
-    width = len(report.plan.variants)
     tallies = _tallies(report)
-    by_case = [tallies[start : start + width] for start in range(0, len(tallies), width)]
+    by_case = []
+    for row, case in enumerate(report.plan.cases):
+        if case.quarantine is None:
+            by_case.append([tallies[cell] for cell in report.plan.cells_of_row(row)])
     estimate = population_rate(by_case)
     if estimate is None:
         return None

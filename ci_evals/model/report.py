@@ -553,6 +553,10 @@ class SuiteReport:
         cells = zip(self.cells_of(variant), self.plan.cases, strict=True)
         return [cell for cell, case in cells if case.quarantine is None]
 
+    def judged_cells_of(self, variant: Variant) -> Sequence[int]:
+        """The cells of one variant that figures cover."""
+        return self.gated_cells_of(variant) or self.cells_of(variant)
+
     @cached_property
     def gated(self) -> Counts:
         """The counts of the cells that the gate judges."""
@@ -704,10 +708,10 @@ class SuiteReport:
 
     def grader_means(self, variant: Variant) -> Mapping[str, float]:
         """The mean score of each grader on one variant, by the name that reports give the
-        grader.
+        grader. As in the pass rate, cells in quarantine are left out.
         """
         scores: dict[str, list[float]] = defaultdict(list)
-        for record in self.records_of(self.cells_of(variant)):
+        for record in self.records_of(self.judged_cells_of(variant)):
             for grader, score in record.grades:
                 scores[grader].append(score)
         return {grader: exact_mean(each) for grader, each in scores.items()}

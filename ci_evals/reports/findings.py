@@ -299,7 +299,7 @@ def _pass_headline(summary: Summary) -> Headline:
         clauses = [verdict.sentence, stopped_clause(report)]
     if _says_how_many_passed(verdict.leading, counts.graded):
         clauses = clauses[1:]
-    is_part = bool(report.suite.selection or report.all_reused or quarantined)
+    is_part = bool(report.suite.selection or report.all_reused)
     return _head(
         summary,
         short,

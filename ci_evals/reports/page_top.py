@@ -98,12 +98,16 @@ class Slice:
 def parts_of(summary: Summary) -> dict[str, list[Slice]]:
     """Return the tags, the variants if there are several, and prompts and providers if both vary.
 
-    Broken parts come first.
+    Broken parts come first. As in the gate, cases in quarantine are left out, unless there are no
+    others.
     """
+    judged = set(summary.report.judged_cells)
     tags: dict[str, list[CellView]] = {}
     prompts: dict[str, list[CellView]] = {}
     providers: dict[str, list[CellView]] = {}
     for cell in cell_views(summary):
+        if cell.cell not in judged:
+            continue
         prompts.setdefault(cell.variant.prompt or "", []).append(cell)
         providers.setdefault(cell.variant.provider, []).append(cell)
         for tag in dict.fromkeys(cell.case.tags):
@@ -295,7 +299,9 @@ class Top:
         if "tag" in self.parts:
             places = {tag.tag: place for place, tag in enumerate(found.broken_tags)}
             self.parts["tag"].sort(key=lambda part: places.get(part.name, len(places)))
-        self.base = base_rate(cell_views(found.summary))
+        judged = set(found.summary.report.judged_cells)
+        views = cell_views(found.summary)
+        self.base = base_rate([cell for cell in views if cell.cell in judged])
         self.base_reports = ""
         comparison = found.summary.compared
         if comparison is not None and self.base is not None:

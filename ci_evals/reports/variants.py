@@ -84,7 +84,9 @@ class MetricReport:
 class VariantReport(Variant):
     """One provider with one prompt, and its figures.
 
-    Rates and scores are fractions in [0, 1]; None if no run was graded.
+    Rates and scores are fractions in [0, 1]; None if no run was graded. As in the gate, cases in
+    quarantine are left out of counts, rates and scores, unless there are no others. Cost, tokens
+    and latency are those of all runs.
 
     Attributes:
         pass_rate: the mean over cells of their share of passed runs, which the gate judges.
@@ -94,7 +96,7 @@ class VariantReport(Variant):
         recorded_runs: runs that were answered from a recording instead of by the provider.
         grader_means: the mean score of each grader, by its own name or its type.
         metrics: the mean score of each metric.
-        k: the smallest number of graded runs of any cell of the report; None if it is 1.
+        k: the smallest number of graded runs of any cell that the gate judges; None if it is 1.
         pass_at_k: the chance that at least one of `k` runs of a case passes.
         pass_hat_k: the chance that all `k` runs of a case pass.
     """
@@ -140,7 +142,8 @@ class VariantReport(Variant):
 def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     """Report on every variant, in the suite's order."""
     # One `k` for all variants: their chances can only be compared for equally many runs.
-    graded = [counts.graded for counts in summary.report.by_cell if counts.graded]
+    judged = [summary.report.by_cell[cell] for cell in summary.report.judged_cells]
+    graded = [counts.graded for counts in judged if counts.graded]
     k = min(graded, default=None)
     if k == 1:
         k = None
@@ -156,8 +159,8 @@ def _variant_report(
 ) -> VariantReport:
     report = summary.report
     confidence = (summary.gate or Gate()).confidence
-    cells = report.cells_of(variant)
-    records = report.records_of(cells)
+    cells = report.judged_cells_of(variant)
+    records = report.records_of(report.cells_of(variant))
     by_cell = [report.by_cell[cell] for cell in cells]
     estimate = pass_rate(counts.tally for counts in by_cell)
     rate, lower, upper = None, None, None
@@ -176,9 +179,9 @@ def _variant_report(
         lower=lower,
         upper=upper,
         match_rate=report.mean_score(cells),
-        figures=report.figures(cells),
+        figures=report.figures(report.cells_of(variant)),
         unpriced_runs=sum(record.graded and record.cost_usd is None for record in records),
-        recorded_runs=sum(record.recorded for record in records),
+        recorded_runs=sum(record.recorded for record in report.records_of(cells)),
         grader_means=report.grader_means(variant),
         metrics=tuple(metrics),
         k=k,
