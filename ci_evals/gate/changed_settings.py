@@ -5,11 +5,12 @@ make a change green that main's own suite would stop.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Final
 
 from ci_evals.gate.bars import has_bars
 from ci_evals.gate.wording.rules import gate_rule_text
-from ci_evals.model.rules import Budget, Gate, TagRule
+from ci_evals.model.rules import Budget, Gate, RunBudget
 from ci_evals.model.settings import (
     CaseSettings,
     ChangedSetting,
@@ -20,7 +21,7 @@ from ci_evals.model.settings import (
 )
 
 _MOCK: Final = "mock"
-_BARS: Final = ("min_pass_rate", "min_case_pass_rate", "tags", "providers", "metrics")
+_BARS: Final = ("min_pass_rate", "min_case_pass_rate", "providers", "metrics")
 _LIMITS: Final = (
     "confidence",
     "max_error_rate",
@@ -30,7 +31,6 @@ _LIMITS: Final = (
     "max_latency_increase",
 )
 """The rules of which a higher value, or none, lets more pass."""
-_BUDGET_LIMITS: Final = ("max_cost_usd", "max_tokens", "max_duration_s")
 _STRICTEST_FIRST: Final[Mapping[str, tuple[object, ...]]] = {
     "on_borderline": ("fail", "warn"),
     "on_regression": ("fail", "warn"),
@@ -40,7 +40,9 @@ _STRICTEST_FIRST: Final[Mapping[str, tuple[object, ...]]] = {
     "per_variant": (True, False),
     "require_usage": (True, False),
     "ratchet": (True, False),
+    "critical": (True, False, None),
 }
+"""The values of other rules. None is a rule of a tag that is not set."""
 
 
 def compare_settings(
@@ -155,19 +157,34 @@ def _compare_numbers(here: SuiteSettings, main: SuiteSettings) -> Iterator[Chang
 
 
 def _compare_budgets(here: Budget | None, main: Budget | None) -> Iterator[ChangedSetting]:
-    """Yield the limits that differ. A lower one may cut the runs that would make a change red."""
+    """Yield the limits that differ.
+
+    A lower one of the invocation may cut the runs that would make a change red; a higher one of
+    each run has fewer of them marked.
+    """
     if here is None or main is None:
         return
-    for name in _BUDGET_LIMITS:
-        mine, theirs = getattr(here, name), getattr(main, name)
+    for each in fields(Budget):
+        mine, theirs = getattr(here, each.name), getattr(main, each.name)
+        if each.name != "per_run" and mine != theirs:
+            yield _changed_limit(each.name, mine, theirs, weaker=_allows_less(mine, theirs))
+    for each in fields(RunBudget):
+        mine, theirs = getattr(here.per_run, each.name), getattr(main.per_run, each.name)
         if mine != theirs:
-            yield ChangedSetting(
-                what="budget",
-                name=name,
-                here=_limit_text(mine),
-                main=_limit_text(theirs),
-                weaker=mine is not None and (theirs is None or mine < theirs),
-            )
+            name = f"per_run.{each.name}"
+            yield _changed_limit(name, mine, theirs, weaker=_allows_less(theirs, mine))
+
+
+def _changed_limit(
+    name: str, mine: float | None, theirs: float | None, *, weaker: bool
+) -> ChangedSetting:
+    return ChangedSetting(
+        what="budget", name=name, here=_limit_text(mine), main=_limit_text(theirs), weaker=weaker
+    )
+
+
+def _allows_less(limit: float | None, other: float | None) -> bool:
+    return limit is not None and (other is None or limit < other)
 
 
 def _limit_text(limit: float | None) -> str:
@@ -192,7 +209,9 @@ def _compare_gates(here: Gate, main: Gate) -> Iterator[ChangedSetting]:
 
 
 def _is_weaker_rule(name: str, here: Gate, main: Gate, mine: object, theirs: object) -> bool:
-    key = name.partition(".")[0]
+    key, _, rest = name.partition(".")
+    if key == "tags":
+        key = rest.rpartition(".")[2]
     if key in _BARS:
         return _is_lower(_bar(mine, here), _bar(theirs, main))
     if key in _LIMITS:
@@ -208,8 +227,6 @@ def _bar(value: object, gate: Gate) -> float | None:
 
     Without any bar, every run must pass.
     """
-    if isinstance(value, TagRule):
-        value = value.min_pass_rate
     if value is not None:
         return _number(value)
     return None if has_bars(gate) else 1.0

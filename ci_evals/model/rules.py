@@ -1,7 +1,7 @@
 """The rules of a suite: the conditions for merging, and the limits of spending."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
@@ -42,6 +42,14 @@ class TagRule(Options):
             " regardless of the rest of the gate."
         ),
     ] = False
+
+    @property
+    def set_rules(self) -> Iterator[tuple[str, object]]:
+        """The rules that differ from their defaults, each with its key."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value != each.default:
+                yield each.name, value
 
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
@@ -180,15 +188,30 @@ class Gate(Options):
 
     @property
     def rules(self) -> Mapping[str, object]:
-        """The rules that are set, by their keys in the suite: `tags.safety`."""
+        """The rules that are set, by their keys in the suite: `tags.safety.critical`.
+
+        A bar of a tag is the same rule in its short form and in its long one.
+        """
         rules: dict[str, object] = {}
         for each in fields(self):
             value = getattr(self, each.name)
-            if isinstance(value, Mapping):
-                for key, rule in value.items():
-                    rules[f"{each.name}.{key}"] = rule
+            if each.name == "tags":
+                for tag, rule in self.tag_rules.items():
+                    rules |= {f"tags.{tag}.{name}": found for name, found in rule.set_rules}
+            elif isinstance(value, Mapping):
+                rules |= {f"{each.name}.{key}": bar for key, bar in value.items()}
             elif value is not None:
                 rules[each.name] = value
+        return rules
+
+    @property
+    def tag_rules(self) -> Mapping[str, TagRule]:
+        """The rules by tag; a bar alone is one, too."""
+        rules = {}
+        for tag, rule in self.tags.items():
+            if not isinstance(rule, TagRule):
+                rule = TagRule(min_pass_rate=rule)  # noqa: PLW2901
+            rules[tag] = rule
         return rules
 
     def case_bar(self, own: float | None) -> float | None:
@@ -199,10 +222,8 @@ class Gate(Options):
 
     def tag_bar(self, tag: str) -> float | None:
         """Return the bar of the cases with a tag, if there is one."""
-        rule = self.tags.get(tag)
-        if isinstance(rule, TagRule):
-            return rule.min_pass_rate
-        return rule
+        rule = self.tag_rules.get(tag)
+        return rule.min_pass_rate if rule is not None else None
 
     @property
     def tag_bars(self) -> Mapping[str, float]:
@@ -212,11 +233,7 @@ class Gate(Options):
 
     def marks_critical(self, tags: Iterable[str]) -> bool:
         """Return True if cases with one of these tags are critical."""
-        for tag in tags:
-            rule = self.tags.get(tag)
-            if isinstance(rule, TagRule) and rule.critical:
-                return True
-        return False
+        return any(tag in self.tag_rules and self.tag_rules[tag].critical for tag in tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.ruler import Ruler
-from ci_evals.model.rules import TagRule
 from ci_evals.stats.rates import PassRate
 
 MAX_DROPPED = 3
@@ -289,17 +288,10 @@ def _asked_clause(asked: "AskedAgain") -> str:
 
 
 def gate_rule_text(value: object) -> str:
-    """`0.9`, `true`, `warn`, `0.9, critical`, `not set`."""
+    """`0.9`, `true`, `warn`, `not set`."""
     match value:
         case None:
             return "not set"
-        case TagRule():
-            parts = []
-            if value.min_pass_rate is not None:
-                parts.append(f"{value.min_pass_rate:g}")
-            if value.critical:
-                parts.append("critical")
-            return ", ".join(parts) or "not critical"
         case bool():
             return str(value).lower()
         case float():

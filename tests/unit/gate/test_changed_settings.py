@@ -1,14 +1,18 @@
 """Which settings of a change are weaker than main's, and how often main runs a case."""
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from factories import STARTED_AT, baseline_of, report_of
 
 from ci_evals.gate.changed_settings import compare_settings, runs_of_main
 from ci_evals.gate.wording.settings import changed_settings_sentence
-from ci_evals.model.rules import Gate, TagRule
+from ci_evals.model.rules import Budget, Gate, RunBudget, TagRule
 from ci_evals.model.settings import CaseSettings, ProviderSettings, SuiteSettings
+from ci_evals.reports.findings import findings
+from ci_evals.reports.summary import summarize
 
 NO_GATE = Gate()
 
@@ -43,6 +47,8 @@ def is_weaker(here: SuiteSettings, main: SuiteSettings) -> bool:
         ({"tags": {"a": 0.5, "b": 0.5}}, {"tags": {"b": 0.5}}, False),
         ({"tags": {"b": 0.5}}, {"tags": {"a": 0.5, "b": 0.5}}, True),
         ({"tags": {"a": TagRule(min_pass_rate=0.5)}}, {"tags": {"a": 0.6}}, True),
+        ({}, {"tags": {"a.b": TagRule(critical=True)}}, True),
+        ({"tags": {"a": TagRule(critical=True)}}, {}, False),
         ({"providers": {"a": 0.5}}, {"providers": {"a": 0.6}}, True),
         ({"metrics": {"f1": 0.7}}, {"metrics": {"f1": 0.6}}, False),
         ({"min_case_pass_rate": 0.5}, {}, True),
@@ -65,6 +71,88 @@ def is_weaker(here: SuiteSettings, main: SuiteSettings) -> bool:
 )
 def test_rules_of_the_gate(here: dict[str, Any], main: dict[str, Any], weaker: bool) -> None:
     assert is_weaker(settings(gate=Gate(**here)), settings(gate=Gate(**main))) == weaker
+
+
+def test_the_bar_of_a_tag_is_one_rule_in_both_forms() -> None:
+    short, long = Gate(tags={"a": 0.5}), Gate(tags={"a": TagRule(min_pass_rate=0.5)})
+    assert compare_settings("main", settings(gate=short), settings(gate=long)).changes == ()
+
+
+OTHER_VALUES: Mapping[type, Mapping[str, Any]] = {
+    Gate: {
+        "min_pass_rate": 0.5,
+        "confidence": 0.9,
+        "on_borderline": "fail",
+        "prove": True,
+        "max_error_rate": 0.2,
+        "min_case_pass_rate": 0.5,
+        "per_variant": True,
+        "tags": {"a": 0.5},
+        "providers": {"a": 0.5},
+        "metrics": {"a": 0.5},
+        "max_budget_violations": 3,
+        "require_usage": True,
+        "max_regressions": 3,
+        "on_regression": "warn",
+        "require_baseline": True,
+        "on_unchecked": "warn",
+        "drift_since": "2026-11-01",
+        "ratchet": True,
+        "max_cost_increase": 1.5,
+        "max_latency_increase": 1.5,
+    },
+    TagRule: {"min_pass_rate": 0.5, "critical": True},
+    Budget: {
+        "max_cost_usd": 1.0,
+        "max_tokens": 1000,
+        "max_duration_s": 60.0,
+        "per_run": RunBudget(max_tokens=10),
+    },
+    RunBudget: {"max_cost_usd": 1.0, "max_tokens": 1000, "max_duration_s": 60.0},
+}
+"""For each field of the rules a value that is not its default."""
+
+NEITHER = {"drift_since"}
+"""The rules that make a suite neither more nor less strict."""
+
+FIELDS = [(kind, each.name) for kind in OTHER_VALUES for each in fields(kind)]
+
+
+@pytest.mark.parametrize(("kind", "name"), FIELDS)
+def test_no_field_of_the_rules_is_forgotten(kind: type, name: str) -> None:
+    rule = kind(**{name: OTHER_VALUES[kind][name]})
+    usual, changed = settings(budget=Budget()), settings()
+    match rule:
+        case Gate():
+            changed = replace(usual, gate=rule)
+        case TagRule():
+            changed = replace(usual, gate=Gate(tags={"safety": rule}))
+        case RunBudget():
+            changed = replace(usual, budget=Budget(per_run=rule))
+        case _:
+            changed = replace(usual, budget=rule)
+    tightened, loosened = (
+        compare_settings("main", here, main) for here, main in ((changed, usual), (usual, changed))
+    )
+    assert name in changed_settings_sentence(tightened)
+    assert name in changed_settings_sentence(loosened)
+    weaker = [bool(each.weaker) for each in (tightened, loosened)]
+    assert weaker.count(True) == (name not in NEITHER), "one of the two is less strict"
+
+
+GATE_FIELDS = [(kind, name) for kind, name in FIELDS if kind in (Gate, TagRule)]
+
+
+@pytest.mark.parametrize(("kind", "name"), GATE_FIELDS)
+def test_a_stored_report_tells_each_rule_that_has_changed(kind: type, name: str) -> None:
+    rule = kind(**{name: OTHER_VALUES[kind][name]})
+    gate = rule if isinstance(rule, Gate) else Gate(tags={"safety": rule})
+    report = report_of({"a": "PPP"}, started_at=STARTED_AT - 60)
+    base = replace(baseline_of(report), gate=Gate())
+    summary = summarize(report_of({"a": "PPP"}), gate, base)
+    [note] = [each.text for each in findings(summary).notes if each.label == "Gate changed"]
+    assert name in note
+    assert note.endswith(("on main", "not set on main"))
 
 
 @pytest.mark.parametrize(
