@@ -115,7 +115,7 @@ def judge_scopes(
         overdispersion: how much more the base's reports of a variant vary than independent runs
             would, where that is known. Bounds allow for it; those of a case by itself need not.
     """
-    scopes = list(_scopes(report, rules))
+    scopes = list(scopes_of(report, rules))
     sharing = Counter(scope.kind for scope in scopes if scope.shares_bar)
     verdicts = []
     for scope in scopes:
@@ -138,7 +138,7 @@ def worst_first(scopes: Iterable[ScopeVerdict]) -> list[ScopeVerdict]:
     return sorted(scopes, key=lambda scope: -SEVERITY[scope.status])
 
 
-def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
+def scopes_of(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
     """Yield all scopes but the metrics."""
     plan = report.plan
     yield _suite_scope(report, rules)

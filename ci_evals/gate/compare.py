@@ -30,7 +30,7 @@ from ci_evals.gate.differences import Differences, differences
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import MainNow
+from ci_evals.model.report import MainNow, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.exact_tests import benjamini_hochberg, fisher_lower, stratified_lower
 from ci_evals.stats.thresholds import MAIN_FELL_P, SUSPECT_CELL_P
@@ -262,19 +262,24 @@ class Comparison:
         compared = [cell for cell in cells if cell.p is not None]
         if not compared:
             return None
-        newest_reports = None
+        newest = self.newest_reports_of(compared)
+        rate = fmean([self.base_runs(cell, newest).rate for cell in compared])
+        return BaseRate(rate, newest)
+
+    def newest_reports_of(self, compared: Iterable[CellComparison]) -> int | None:
+        """Return how many of the newest reports figures of these cells are of; None if all."""
         variants = {cell.variant for cell in compared}
-        if len(variants) == 1:
-            (tested,) = [each for each in self.variants if each.variant in variants]
-            newest_reports = self.newest_reports(tested)
-        rates = []
-        for cell in compared:
-            known = self.base_of(cell.key)
-            if newest_reports is None or known is None:
-                rates.append(cell.base.rate)
-            else:
-                rates.append(known.history.newest(newest_reports).rate)
-        return BaseRate(fmean(rates), newest_reports)
+        if len(variants) > 1:
+            return None
+        (tested,) = [each for each in self.variants if each.variant in variants]
+        return self.newest_reports(tested)
+
+    def base_runs(self, compared: CellComparison, newest_reports: int | None) -> Tally:
+        """Return the runs of a cell in so many of the newest reports; None stands for all."""
+        known = self.base_of(compared.key)
+        if newest_reports is None or known is None:
+            return compared.base
+        return known.history.newest(newest_reports)
 
     def _is_probable(self, suspect: CellComparison) -> bool:
         assert suspect.p is not None  # only cells that were tested are suspects

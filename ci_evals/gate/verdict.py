@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ci_evals.format import exact
 from ci_evals.gate.bars import (
@@ -33,6 +33,7 @@ from ci_evals.gate.wording.bars import (
     unchecked_sentence,
     unknown_budget_sentence,
 )
+from ci_evals.gate.wording.comparisons import missed_on_main_clause
 from ci_evals.gate.wording.rules import quarantine_clause, stricter_checks_clause
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey, RunPlan
@@ -41,6 +42,9 @@ from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import Bounds, look_confidence, population_rate
 from ci_evals.stats.thresholds import LOST_REPEATS_SHARE
+
+if TYPE_CHECKING:
+    from ci_evals.gate.missed_on_main import MissedOnMain
 
 FailOn = Literal["fail", "borderline", "never"]
 
@@ -66,7 +70,8 @@ class Verdict:
     adds clauses, and `preface` says what part of the suite was judged.
 
     `scopes` are the parts of the matrix with their bars, the whole suite first; `rules` those that
-    the comparison with the baseline broke, the worst first.
+    the comparison with the baseline broke, the worst first. `missed_on_main` says that the base
+    branch misses the bars that decided, too.
     """
 
     status: VerdictStatus
@@ -77,6 +82,7 @@ class Verdict:
     scopes: tuple[ScopeVerdict, ...] = ()
     rules: tuple[RuleVerdict, ...] = ()
     hint: str | None = None
+    missed_on_main: "MissedOnMain | None" = None
 
     @property
     def reason(self) -> str:
@@ -301,7 +307,15 @@ def _judge(
     report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None
 ) -> Verdict:
     """Decide by the bars and the comparison."""
-    bars = _judge_bars(report, rules, luck_in_common(report, comparison))
+    luck = luck_in_common(report, comparison)
+    bars = _judge_bars(report, rules, luck)
+    if bars.status == "fail" and isinstance(comparison, Comparison):
+        from ci_evals.gate.missed_on_main import missed_on_main
+
+        found = missed_on_main(report, rules, bars.scopes, comparison, luck)
+        if found is not None:
+            clause = missed_on_main_clause(comparison, found)
+            bars = replace(bars, missed_on_main=found, further=(clause, *bars.further))
     verdict = _add_rules(bars, rule_verdicts(report, rules, comparison))
     if report.ruler is not None and verdict.status in {"fail", "borderline"}:
         from ci_evals.gate.edited_checks import edited_checks

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from math import ceil, floor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ci_evals.format import UNKNOWN, number_of, one_line, percent, percent_figure, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import TagComparison
+from ci_evals.gate.compare import Comparison
 from ci_evals.gate.rules import RuleVerdict
 from ci_evals.gate.run_errors import (
     errored_cause,
@@ -30,6 +31,7 @@ from ci_evals.gate.wording.bars import (
     unchanged_sentence,
 )
 from ci_evals.gate.wording.bases import SourceSentence
+from ci_evals.gate.wording.comparisons import missed_on_main_clause
 from ci_evals.gate.wording.rules import quarantine_clause
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
@@ -74,6 +76,9 @@ from ci_evals.reports.variants import (
 )
 from ci_evals.reports.view import FEW, MANY, SOME, CaseView, CellView, case_views, covers
 
+if TYPE_CHECKING:
+    from ci_evals.gate.missed_on_main import MissedOnMain
+
 _HEADLINE_CHARACTERS: Final = 80  # two lines of a phone
 _REASON_CHARACTERS: Final = 80  # of the reason of a row that several cases share
 
@@ -117,6 +122,10 @@ def _headline(summary: Summary) -> Headline:
             return _reason(summary)
         case _ if verdict.status == "pass":
             return _pass_headline(summary)
+        case ScopeVerdict() if verdict.missed_on_main is not None and summary.compared is not None:
+            return _missed_on_main_headline(
+                summary, verdict.leading, summary.compared, verdict.missed_on_main
+            )
         case ScopeVerdict():
             return _missed_bar_headline(summary, verdict.leading)
         case _:
@@ -333,6 +342,20 @@ def _missed_bar_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
     return _head(summary, short, _name_cases(summary, cases), evidence=_evidence(summary))
 
 
+def _missed_on_main_headline(
+    summary: Summary, scope: ScopeVerdict, comparison: Comparison, missed: "MissedOnMain"
+) -> Headline:
+    """`77.5 % passed, 90 % needed; main has 74.2 %, so this change did not cause it`."""
+    rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
+    subject = scope_subject(scope, summary.report)
+    short = f"{subject}{rate} passed, {bar} needed"
+    clause = missed_on_main_clause(comparison, missed)
+    verdict = summary.verdict
+    others = [each for each in verdict.further if each != clause]
+    evidence = "; ".join([verdict.sentence, *others])
+    return _head(summary, short, (f"; {clause}",), evidence=evidence)
+
+
 def _doubt_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
     """`92.9 % passed, 94 % needed: could be luck; failed some runs: refund, cancel`."""
     rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
@@ -343,7 +366,7 @@ def _doubt_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
     short = f"{subject}{rate} passed, {bar} needed: could be luck"
     cells = cells_by_group(summary)
     below = []
-    for kind in ("probably worse", "failing", "can't tell", "failed some", "still failing"):
+    for kind in ("probably worse", "failing", "can't tell", "failed some"):
         below += [cell for cell in cells[kind] if cell.below_bar and covers(scope, cell)]
     names: Sentence = ()
     if cases := case_views(below):

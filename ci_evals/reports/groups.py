@@ -195,10 +195,10 @@ def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
     """Sort the cells of a report into groups. Each is in one, but a `fixed` cell may also be flaky.
 
     `regressed`, `probably worse`, `can't tell` and `fixed` are results of the comparison. The
-    others go by outcome: `failing` cells failed; `still failing` ones failed on the base branch,
-    too; `failed some` are below their bar, but this may be chance; `flaky` meet their bar, but have
-    failed runs; `errored` have no graded run; `others` passed or did not run. Cells in quarantine
-    are in no other group.
+    others go by outcome: `failing` cells failed; `still failing` ones missed their bar on the base
+    branch, too; `failed some` are below their bar, but this may be chance, unless they pass no less
+    often than there; `flaky` meet their bar, but have failed runs; `errored` have no graded run;
+    `others` passed or did not run. Cells in quarantine are in no other group.
 
     Regressed and fixed cells are sorted by certainty, the others by how far their case fell over
     all its variants.
@@ -249,13 +249,21 @@ def _group_of(cell: CellView, *, is_explained: bool) -> CellGroup:
                 return "failed some"
             return "failing"
         case "flaky" if cell.below_bar:
-            return "failed some"
+            return "still failing" if _is_as_on_base(cell) else "failed some"
         case "flaky":
             return "flaky"
         case "errored":
             return "errored"
         case _:
             return "others"
+
+
+def _is_as_on_base(cell: CellView) -> bool:
+    """Return True if a cell missed its bar on the base branch, too, and is no lower than there."""
+    found = cell.found
+    if found is None or found.p is None:
+        return False
+    return found.base.rate < cell.bar and found.head.rate >= found.base.rate
 
 
 def _sort_by_fall(summary: Summary, cells: list[CellView]) -> None:
@@ -727,7 +735,9 @@ def groups_of(summary: Summary) -> tuple[Group, ...]:
     deciding = set(_DECIDING)
     if summary.verdict.status == "fail" and not cells_by_group(summary)["regressed"]:
         deciding.add("probably worse")
+    # What fails on main as often as here is no news, and explains nothing that the change did.
     decided = any(group.kind in deciding for group in groups)
+    decided = decided or summary.verdict.missed_on_main is not None
     if not decided and summary.verdict.status != "pass":
         return tuple(groups)
     folded = []

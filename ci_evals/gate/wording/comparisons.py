@@ -15,6 +15,7 @@ from ci_evals.stats.thresholds import FURTHER_ROUNDS, MIN_COMPARED_SHARE
 if TYPE_CHECKING:
     from ci_evals.gate.confirmation import FurtherRuns
     from ci_evals.gate.history_only import Outage, RecentPool
+    from ci_evals.gate.missed_on_main import MissedOnMain
     from ci_evals.gate.outages import FailedRound
 
 MAX_PENDING = 5
@@ -329,6 +330,17 @@ def base_rate_text(comparison: Comparison, base: BaseRate, here: float | None) -
     if newest := newest_reports_text(base.newest_reports):
         text += f" ({newest})"
     return text
+
+
+def missed_on_main_clause(comparison: Comparison, found: "MissedOnMain") -> str:
+    """`main has 74.2 %, so this change did not cause it`."""
+    if found.main is not None:
+        has = f"{found.main} has {percent(found.base.rate)} now"
+    else:
+        has = f"{comparison.baseline.label} has {percent(found.base.rate)}"
+        if newest := newest_reports_text(found.base.newest_reports):
+            has += f" ({newest})"
+    return f"{has}, so this change did not cause it"
 
 
 def rate_basis(comparison: Comparison, variant: VariantComparison) -> str:
