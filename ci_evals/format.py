@@ -88,6 +88,31 @@ def percent_figure(rate: float, *marks: float | None) -> str:
     return f"{shown:f}"
 
 
+_ORDINALS = [
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+]
+
+
+def ordinal(number: int) -> str:
+    """`third`, `12th`."""
+    if number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    ending = endings.get(number % 10, "th")
+    if number % 100 in (11, 12, 13):
+        ending = "th"
+    return f"{number}{ending}"
+
+
 def interval(lower: float, upper: float) -> str:
     """`87.6 to 98.4 %`."""
     return f"{percent_figure(lower)} to {percent(upper)}"

@@ -3,10 +3,11 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil, comb, sqrt
 from statistics import fmean
+from typing import NamedTuple
 
-from ci_evals.format import number_of
+from ci_evals.format import number_of, ordinal
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import Comparison
 from ci_evals.model.case import Variant
@@ -18,7 +19,12 @@ from ci_evals.stats.power import (
     planned_drop,
     planned_gate_drop,
 )
-from ci_evals.stats.thresholds import ASSUMED_CORRELATION, ASSUMED_RATE, POOLED_RUNS
+from ci_evals.stats.thresholds import (
+    ASSUMED_CORRELATION,
+    ASSUMED_RATE,
+    POOLED_RUNS,
+    SUSPECT_RUNS,
+)
 
 _RUNS = (1, 2, 3, 5, 10)
 _MORE_CASES = (2, 4)
@@ -63,6 +69,71 @@ class Power:
     def now(self) -> Detectable:
         """The suite as it is."""
         return self.sizes[0]
+
+
+class NoNameYet(NamedTuple):
+    """No case can be named, however often it fails.
+
+    Args:
+        from_report: the number of the report of the base from which on one can; None if never,
+            because a case has too few runs.
+    """
+
+    from_report: int | None
+
+
+def no_name_yet(comparison: Comparison) -> NoNameYet | None:
+    """Return from which report on a case that always fails can be named; None if one can be now.
+
+    None, too, if main's runs decide, which need no history, or if nothing looks worse. Reports of
+    the base are taken to be as large as those that are pooled, and to pass.
+    """
+    suspects = [cell for cell in comparison.select("suspect") if not cell.cleared]
+    if comparison.main is not None or not suspects or comparison.select("regressed"):
+        return None
+    tested = [cell for cell in comparison.cells if cell.p is not None]
+    reports = max(cell.base_reports for cell in tested)
+    runs = max(cell.base.graded for cell in tested)
+    if _can_be_named(comparison, runs, len(suspects)):
+        return None
+    for more in range(reports + 1, POOLED_RUNS + 1):
+        if _can_be_named(comparison, runs * more // reports):
+            return NoNameYet(more)
+        if runs * (more - 1) >= POOLED_RUNS * reports:
+            break  # older reports are pooled no longer
+    return NoNameYet(None)
+
+
+def _can_be_named(comparison: Comparison, base_runs: int, together: int = 1) -> bool:
+    """Return True if cells that always fail can be named, or a case that does so on all variants.
+
+    Args:
+        comparison: the comparison.
+        base_runs: the runs of each cell on the base, all of which passed.
+        together: how many cells fail.
+    """
+    again = deciding = 0
+    if comparison.confirm_runs:
+        again, deciding = SUSPECT_RUNS, comparison.confirm_runs
+    head_runs = comparison.usual_runs + again + deciding
+    chance = 1 / comb(base_runs + head_runs, head_runs)
+    if chance * comparison.compared <= comparison.alpha * together:
+        return True
+    variants = len(comparison.variants)
+    if variants < 2 or not comparison.cases_over_variants:
+        return False
+    head_runs = comparison.usual_runs + ceil(again / variants) + ceil(2 * deciding / variants)
+    chance = 1 / comb(base_runs + head_runs, head_runs)
+    return chance**variants * comparison.cases_over_variants <= comparison.alpha
+
+
+def no_name_yet_sentence(comparison: Comparison, found: NoNameYet) -> str:
+    """`too little history to name a case: from the third report of main on`."""
+    if found.from_report is None:
+        return "too few runs to name a case"
+    number = ordinal(found.from_report)
+    report = f"the {number} report of {comparison.baseline.label}"
+    return f"too little history to name a case: from {report} on"
 
 
 def power_of(

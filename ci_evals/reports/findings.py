@@ -56,6 +56,7 @@ from ci_evals.reports.notes import (
     basis,
     comparison_notes,
     facts,
+    lack_of_history,
     notes,
     outcome,
     ranges_note,
@@ -309,9 +310,13 @@ def _pass_headline(summary: Summary) -> Headline:
     if _says_how_many_passed(verdict.leading, counts.graded):
         clauses = clauses[1:]
     is_part = bool(report.suite.selection or report.all_reused)
+    names: Sentence = ()
+    if lack := lack_of_history(summary.compared):
+        names = (f"; {lack}",)
     return _head(
         summary,
         short,
+        names,
         evidence="; ".join(clause for clause in clauses if clause),
         is_outcome=not is_part and (rate_is_share(report) or not counts.failed + counts.missing),
     )

@@ -285,6 +285,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
 
     if comparison.compared or not comparison.broken:
         yield _comparison_note(comparison, report.started_at)
+    yield from _lack_notes(summary)
     if text := _luck_sentence(summary, comparison):
         yield Note("Common luck", text)
     for text in broken_remarks(comparison):
@@ -302,6 +303,27 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
             yield Note("Main now", variant_sentence(comparison, variant), brief=True)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)
+
+
+def lack_of_history(comparison: Comparison | None) -> str:
+    """`too little history to name a case: from the third report of main on`; empty if one can be
+    named, or if nothing looks worse.
+    """
+    if comparison is None or not comparison.counts.get("suspect"):
+        return ""
+    from ci_evals.gate.power import no_name_yet, no_name_yet_sentence
+
+    found = no_name_yet(comparison)
+    if found is None:
+        return ""
+    return no_name_yet_sentence(comparison, found)
+
+
+def _lack_notes(summary: Summary) -> Iterator[Note]:
+    """Yield a note if no case can be named yet, unless the headline of a pass says so."""
+    text = lack_of_history(summary.compared)
+    if text and summary.verdict.status != "pass":
+        yield Note("Not named", text, brief=True)
 
 
 def _ruler_notes(summary: Summary) -> Iterator[Note]:
@@ -498,10 +520,16 @@ def _confirmed_clauses(confirmed: Iterable[CellKey], comparison: Comparison) -> 
 
 
 def _variants_in_doubt(confirmation: SuiteReport, comparison: Comparison) -> list[Variant]:
-    """Return the variants all of whose compared cells were to run again."""
+    """Return the variants that got further rounds: all their compared cells were to run again.
+
+    So were those of a variant all of whose cells are suspects. If some are named, it needs no
+    further rounds.
+    """
     planned = dict(zip(confirmation.plan.keys, confirmation.plan.counts, strict=True))
     doubted = []
     for variant in comparison.variants:
+        if comparison.named_cases(variant.variant) and not variant.further_rounds:
+            continue
         runs = [
             planned.get(cell.key, 0)
             for cell in comparison.cells

@@ -104,6 +104,8 @@ def page_of(found: Findings) -> Page:
             or (group.tone != "good" and 0 < of_their_own <= _FEW_ROWS)
             or (is_seen_early and of_their_own <= _MAX_ROWS_UNFOLDED)
         )
+        if group.kind == "still failing" and found.summary.verdict.missed_on_main is not None:
+            unfolded = False  # the headline says that it is no news
         if unfolded and parts:
             is_any_unfolded = True
         groups.append(PageGroup(group, unfolded, entries, parts))

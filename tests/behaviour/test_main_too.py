@@ -7,6 +7,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import pytest
 from leftovers import report_in
 from processes import Finished, ci_evals
 from suites import AGENT, write_suite
@@ -146,6 +147,7 @@ async def test_a_bar_that_main_misses_as_well_says_whose_it_is(tmp_path: Path) -
     assert "so this change did not cause it" in report_in(tmp_path / "out")["verdict"]["reason"]
     assert "\nStill failing (6): dead-0, dead-1, dead-2, 3 more\n" in found.out, "folded"
     assert "maintenance" not in found.out, "nothing of it is news"
+    assert re.search('<details class="group bad">\\n<summary><h3>Still failing ', page(tmp_path))
 
 
 async def test_what_is_worse_is_listed_below_a_bar_that_main_misses_as_well(tmp_path: Path) -> None:
@@ -161,3 +163,38 @@ async def test_what_is_worse_is_listed_below_a_bar_that_main_misses_as_well(tmp_
     assert "fine-3 → maintenance" in listed
     assert "dead" not in listed
     assert "varies" not in listed
+
+
+# Too little history.
+
+
+@pytest.mark.parametrize(("cases", "number"), [(5, "second"), (40, "third")])
+async def test_a_headline_says_from_which_report_on_a_case_can_be_named(
+    tmp_path: Path, cases: int, number: str
+) -> None:
+    passing: dict[str, Sequence[int]] = {f"case-{number}": ALWAYS for number in range(cases)}
+    write_team(tmp_path, passing, runs=1, gate={"min_pass_rate": 0.5})
+    await run(tmp_path, "base-1")
+    change(tmp_path, passing | {"case-0": [], "case-1": []})
+    found = await run(tmp_path, "out", "base-1")
+    assert found.code == 0
+    lack = f"too little history to name a case: from the {number} report of the baseline on"
+    said = f"{cases - 2} of {cases} runs passed; {lack}"
+    assert found.out.startswith(f"✓ PASS  {said}\n")
+    assert markdown(tmp_path).startswith(f"## ✅ {said}\n")
+    assert said in page(tmp_path)
+
+    change(tmp_path, passing)
+    calm = await run(tmp_path, "out", "base-1")
+    assert "too little history" not in calm.out, "nothing looks worse"
+    await run(tmp_path, "base-2")
+    bases = ["base-1", "base-2"]
+    if number == "third":
+        change(tmp_path, passing | {"case-0": []})
+        assert lack in (await run(tmp_path, "out", *bases)).out, "two are too few"
+        change(tmp_path, passing)
+        await run(tmp_path, "base-3")
+        bases.append("base-3")
+    change(tmp_path, passing | {"case-0": []})
+    named = await run(tmp_path, "out", *bases)
+    assert named.out.startswith("✗ FAIL  1 case regressed: case-0\n"), "as was said"

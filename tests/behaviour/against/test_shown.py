@@ -53,6 +53,17 @@ async def test_what_main_cost_is_in_every_report(shop: Repository) -> None:
     assert sentence in text_in(results / "report.html"), "the report is read back"
 
 
+async def test_where_names_settle_it_no_further_rounds_are_said_to_be_incomplete(
+    shop: Repository,
+) -> None:
+    shop.write({"agent.py": PAID.replace("{}", "{'apple': 'no idea', 'bread': 'no idea'}")})
+    ended = await against_main(shop.folder)
+    assert ended.out.startswith("✗ FAIL  2 cases regressed: apple, bread\n")
+    text = " ".join(ended.out.split())
+    assert "Confirm runs: 2 cells ran again, 28 more runs, $0.028: 2 regressed" in text
+    assert "further rounds" not in text
+
+
 async def test_nothing_is_said_about_main_where_it_has_run_nothing(shop: Repository) -> None:
     ended = await ci_evals(shop.folder, "run")
     assert "Alongside" not in ended.out
