@@ -29,6 +29,8 @@ from ci_evals.stats.thresholds import ALPHA, CONFIRM_RUNS, SUSPECT_RUNS
 
 MOST_REPEATS = SUSPECT_RUNS + CONFIRM_RUNS
 PLAIN_BAR = 0.85
+TRULY_WORSE = 0.1
+"""A case counts as broken if its rate fell by more than this."""
 Rates = Sequence[float]
 
 
@@ -131,6 +133,7 @@ class Story(NamedTuple):
         luck: what the runs of each report have in common, on both sides.
         vendor: what has changed since the newest base report, on both sides.
         main_runs: what would be red is run on main's code, too.
+        rules: those that the pull request is judged by.
     """
 
     past: Past = lambda rates, _age: rates
@@ -140,6 +143,7 @@ class Story(NamedTuple):
     luck: Luck = Luck()
     vendor: Change | None = None
     main_runs: bool = False
+    rules: Gate = Gate()
 
 
 QUIET = Story()
@@ -157,6 +161,7 @@ class Outcome(NamedTuple):
         below_bar: what a plain rule says: fewer than `PLAIN_BAR` of the planned runs passed.
         flipped: what another one says: most runs of some case passed in the newest base report, and
             most failed here.
+        waived: the named cases that don't make it red, as their variants are better as a whole.
     """
 
     named: frozenset[int]
@@ -166,10 +171,11 @@ class Outcome(NamedTuple):
     calls: int
     below_bar: bool = False
     flipped: bool = False
+    waived: frozenset[int] = frozenset()
 
     @property
     def red(self) -> bool:
-        return self.fallen or bool(self.named)
+        return self.fallen or bool(self.named - self.waived)
 
 
 def moved(rates: Rates, by: float) -> Rates:
@@ -191,6 +197,35 @@ def breaks(share: float, *, times: float = 0.0, variants: int = 1, on: int = 1) 
         return [
             rate * times if number in chosen else rate for number, rate in enumerate(rates)
         ], chosen
+
+    return change
+
+
+def redraws(share: float, rates: Beta, *, least: float, most: float) -> Change:
+    """Draw the rates of this share of the cases again, so that the mean rises by `least` to `most`.
+
+    Some cases get better then, and others worse, as in real changes. If these are the rates of the
+    suite, changes that fall are those that rise, backwards.
+    """
+
+    def change(before: Rates, rng: random.Random) -> tuple[Rates, frozenset[int]]:
+        while True:
+            after = list(before)
+            for number in rng.sample(range(len(after)), round(share * len(after))):
+                after[number] = rates.draw(rng)
+            if least <= (sum(after) - sum(before)) / len(after) <= most:
+                worse = [n for n, rate in enumerate(after) if rate < before[n] - TRULY_WORSE]
+                return after, frozenset(worse)
+
+    return change
+
+
+def rises(by: float, then: Change | None = None) -> Change:
+    """All cells rise, so that their mean rises by so much; then another change follows."""
+
+    def change(rates: Rates, rng: random.Random) -> tuple[Rates, frozenset[int]]:
+        risen = moved(rates, by)
+        return then(risen, rng) if then is not None else (risen, frozenset())
 
     return change
 
@@ -249,7 +284,7 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
             of_main = [[rng.random() < rate for _ in range(MOST_REPEATS)] for rate in main]
         before = [cell.history.evidence[0] for cell in base.cells.values()]
         passed = [sum(each.values()) for each in rounds]
-        yield outcome(suite, base, rounds, repeats, of_main)._replace(
+        yield outcome(suite, base, rounds, repeats, of_main, story.rules)._replace(
             broken=frozenset(cell // suite.variants for cell in broken),
             below_bar=sum(passed) < PLAIN_BAR * suite.runs * len(rounds),
             flipped=any(
@@ -269,6 +304,7 @@ def outcome(
     rounds: Sequence[Mapping[int, bool]],
     repeats: Sequence[Sequence[bool]],
     of_main: Sequence[Sequence[bool]] | None = None,
+    rules: Gate = QUIET.rules,
 ) -> Outcome:
     """Judge a head as a session does: lost rounds, suspects, repeats, outages, the comparison.
 
@@ -278,6 +314,7 @@ def outcome(
         rounds: for each cell, whether each planned run passed, by run number.
         repeats: for each cell, whether its repeats passed, as many as there may be.
         of_main: the same of main's runs; None if main does not run.
+        rules: those that it is judged by.
     """
     names = list(keys(suite))
     variants = [Variant(*key[1:]) for key in names]
@@ -298,7 +335,7 @@ def outcome(
         counts = Counts(tally.passed, tally.graded - tally.passed, 0, tally.graded)
         head.append(ReportedCell(number, case_of(key[0]), variant, counts, key[0], tally))
     main_now = MainNow(name="main") if of_main is not None else None
-    while step := next_runs(head, base, CONFIRM_RUNS, Gate(), main_now=main_now):
+    while step := next_runs(head, base, CONFIRM_RUNS, rules, main_now=main_now):
         for number, cell in enumerate(head):
             made = len(cell.repeats)
             more = step.runs.get(cell.key, 0)
@@ -311,7 +348,7 @@ def outcome(
     out: Mapping[Variant, object] = {}
     if main_now is None:
         out = find_outages(head, base, ALPHA)
-    compared = compare(head, base, confirm_runs=CONFIRM_RUNS, main_now=main_now)
+    compared = compare(head, base, confirm_runs=CONFIRM_RUNS, rules=rules, main_now=main_now)
     return Outcome(
         named=frozenset(
             int(cell.case) for cell in compared.select("regressed") if cell.variant not in out
@@ -321,6 +358,7 @@ def outcome(
         withdrawn=withdrawn or bool(out),
         calls=len(names) * suite.runs
         + sum(len(cell.repeats) + len(cell.main_now) for cell in head),
+        waived=frozenset(int(case) for case, *_ in compared.waived),
     )
 
 

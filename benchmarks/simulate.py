@@ -27,10 +27,13 @@ from benchmarks.pull_requests import (
     fell,
     frequencies,
     pull_requests,
+    redraws,
+    rises,
     run_again,
     slides,
 )
 from ci_evals.format import number_of
+from ci_evals.model.rules import Gate
 
 BETA, ICC = Suite(USUAL), Suite(SPLIT)
 Rows = Mapping[str, tuple[Suite, Story]]
@@ -121,6 +124,42 @@ BASE_BRANCH: Rows = {
 }
 
 
+MIXED = Beta(0.5, 0.25)
+"""Most cases always pass or never do, with a mean of 67 %: there is something to be gained."""
+
+
+def changes_that_help() -> Rows:
+    """Return pull requests that gain more or less than they lose, by both values of the rule."""
+    mixed = Suite(MIXED)
+    usual = Suite(Beta(0.6, 0.1))
+    main = Story(main_runs=True)
+    gains = redraws(0.4, MIXED, least=0.04, most=1)
+    losses = redraws(0.4, MIXED, least=-1, most=-0.04)
+    level = redraws(0.4, MIXED, least=-0.01, most=0.01)
+    dies = breaks(1 / 40)
+    stories = {
+        "upgrades of 4 points or more": (mixed, main._replace(change=gains)),
+        "the same backwards": (mixed, main._replace(change=losses)),
+        "upgrades, main's code doesn't run": (mixed, Story(change=gains)),
+        "backwards, main's code doesn't run": (mixed, Story(change=losses)),
+        "gains and losses are equal to a point": (mixed, main._replace(change=level)),
+        "all rise by 5 points, and one of 40 dies": (
+            usual,
+            main._replace(change=rises(0.05, dies)),
+        ),
+        "the vendor made all rise by 5 points, and one of 40 dies": (
+            usual,
+            main._replace(vendor=rises(0.05), change=dies),
+        ),
+        "one of 40 dies": (usual, main._replace(change=dies)),
+    }
+    rows = {}
+    for name, (suite, story) in stories.items():
+        rows[name] = (suite, story)
+        rows[f"{name}: net"] = (suite, story._replace(rules=Gate(on_regression="net")))
+    return rows
+
+
 def main_runs() -> Rows:
     """Return suites of which main's code runs, too."""
     usual = Suite(Beta(0.6, 0.1))
@@ -194,6 +233,7 @@ def several_variants() -> Rows:
 TABLES: Mapping[str, Rows] = {
     "main's code runs, too": main_runs(),
     "main's code runs, too; several variants": main_runs_variants(),
+    "a change that helps, or not": changes_that_help(),
     "nothing changed": NOTHING_CHANGED,
     "nothing changed, common luck": COMMON_LUCK,
     "the pull request broke something": BROKEN,

@@ -915,10 +915,11 @@ class _Session:
             runs = f"up to {runs}"
         if step.on_main and self.alongside is not None:
             runs = f"{runs}, as on {self.alongside.name},"
-        if step.why in ("doubt", "would be red"):
+        if step.variants:
+            change = "better" if step.why == "maybe better" else "worse"
             cells = number_of(len(step.runs), "cell")
             named = _first_names(str(variant) for variant in step.variants)
-            return f"{named} may be worse as a whole: {runs} of {cells}"
+            return f"{named} may be {change} as a whole: {runs} of {cells}"
         subjects = dict.fromkeys((*step.cases, *(case for case, *_ in step.cells)))
         count = number_of(len(subjects), step.why.removesuffix("s"))
         named = _first_names(subjects)

@@ -13,10 +13,11 @@ from ci_evals.gate.baseline import ReportedCell, add_tallies, tally_of
 from ci_evals.gate.cases import MatchedCase, lower_p
 from ci_evals.gate.cells import MatchedCell, Matching
 from ci_evals.gate.confirmation import Confirmation, FurtherRuns, NowTest, VariantFall, Wanted
-from ci_evals.gate.falls import Fall, fall, planned_fall, widen_for
+from ci_evals.gate.falls import Fall, fall, planned_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
+from ci_evals.stats.differences import rise_p
 from ci_evals.stats.exact_tests import (
     Table,
     benjamini_hochberg,
@@ -36,6 +37,8 @@ from ci_evals.stats.thresholds import (
     MAIN_COLLAPSED_MIN_CELLS,
     MAIN_COLLAPSED_P,
     MIN_TESTED_SHARE,
+    RISE_NOW_P,
+    RISE_ROUNDS,
     WOULD_BE_RED_P,
 )
 
@@ -119,51 +122,72 @@ class BothSides(Confirmation):
         adjusted = zip(cases, holm(ps), strict=True)
         return frozenset(case.id for case, p in adjusted if p <= BOTH_SIDES_CASES_P)
 
-    # Variants.
+    def runs_with_further_rounds(self, cell: MatchedCell) -> Tally | None:
+        """Return the planned runs of a cell with its further rounds; None if it lacks some."""
+        further = _made(cell.head.again, FURTHER_ROUNDS)
+        if further is None:
+            return None
+        return add_tallies((cell.head.planned, further))
+
+    # Variants that are better as a whole.
+
+    def test_rises(self) -> Iterator[FurtherRuns]:
+        """Yield the further rounds of variants that may be better, then rounds on both sides."""
+        yield from super().test_rises()
+        risen = self.surely_risen
+        wanted = self.rounds_of(risen, Wanted(FURTHER_ROUNDS, RISE_ROUNDS))
+        yield self.further("maybe better", wanted, risen)
+
+    @cached_property
+    def better(self) -> frozenset[Variant]:
+        """The variants that are above history, and above main now: it may have risen, too."""
+        found = set()
+        for variant, test in self._risen_now.items():
+            if widen(rise_p(test.tables), test.overdispersion) < RISE_NOW_P:
+                found.add(variant)
+        return frozenset(found)
+
+    @cached_property
+    def _risen_now(self) -> Mapping[Variant, NowTest]:
+        found = {}
+        for variant, cells in self.surely_risen.items():
+            test = self._test_now(variant, cells, RISE_ROUNDS)
+            if test is not None:
+                found[variant] = test
+        return found
+
+    # Variants that are worse as a whole.
 
     def test_variants(self) -> Iterator[FurtherRuns]:
         """Yield the further rounds of variants in doubt, then the rounds on both sides."""
         doubted = self._doubted
-        yield self.further("doubt", self._rounds_of(doubted, Wanted(FURTHER_ROUNDS)), doubted)
+        wanted = self.rounds_of(doubted, Wanted(FURTHER_ROUNDS))
+        yield self.further("doubt", wanted, doubted)
         for look in self.looks:
-            variants = list(look.tests)
-            wanted = self._rounds_of(variants, Wanted(FURTHER_ROUNDS, look.rounds))
+            variants = {variant: self.tested_variants[variant] for variant in look.tests}
+            wanted = self.rounds_of(variants, Wanted(FURTHER_ROUNDS, look.rounds))
             yield self.further("would be red", wanted, variants)
 
-    def _rounds_of(self, variants: Sequence[Variant], wanted: Wanted) -> Mapping[CellKey, Wanted]:
-        cells = [cell for variant in variants for cell in self.tested_variants[variant]]
-        return {cell.head.key: wanted for cell in cells}
-
     @cached_property
-    def _doubted(self) -> Sequence[Variant]:
-        return [
-            variant
+    def _doubted(self) -> Mapping[Variant, Sequence[MatchedCell]]:
+        return {
+            variant: cells
             for variant, cells in self.tested_variants.items()
             if planned_fall(cells, self.matching.overdispersion(variant)).p <= DOUBT_P
-        ]
+        }
 
     @cached_property
     def _with_further_rounds(self) -> Mapping[Variant, Fall]:
         """The test of each variant in doubt that has its further rounds against the history."""
         found = {}
-        for variant in self._doubted:
-            cells = self.tested_variants[variant]
-            runs = []
-            for cell in cells:
-                further = _made(cell.head.again, FURTHER_ROUNDS)
-                if further is not None:
-                    runs.append(add_tallies((cell.head.planned, further)))
-            if len(runs) < len(cells):
+        for variant, cells in self._doubted.items():
+            if (runs := self.with_further_rounds(cells)) is None:
                 continue
-            wider = self._widen(variant, runs)
+            wider = self.widen(variant, cells, runs)
             histories = [cell.base.history for cell in cells]
             pairs = list(zip(runs, histories, strict=True))
             found[variant] = fall(pairs, wider)._replace(further_rounds=True)
         return found
-
-    def _widen(self, variant: Variant, runs: Sequence[Tally]) -> float:
-        planned = [cell.head.planned for cell in self.tested_variants[variant]]
-        return widen_for(self.matching.overdispersion(variant), runs, planned)
 
     @cached_property
     def looks(self) -> Sequence[Look]:
@@ -177,7 +201,10 @@ class BothSides(Confirmation):
         for rounds, level in BOTH_SIDES_LOOKS:
             if not live:
                 break
-            tests = {variant: self._test_now(variant, rounds) for variant in live}
+            tests = {
+                variant: self._test_now(variant, self.tested_variants[variant], rounds)
+                for variant in live
+            }
             made = {variant: test for variant, test in tests.items() if test is not None}
             ps = holm([test.p for test in made.values()], family - fallen)
             adjusted = dict(zip(made, ps, strict=True))
@@ -189,10 +216,12 @@ class BothSides(Confirmation):
             live = [variant for variant in live if made[variant].p <= FUTILE_P]
         return looks
 
-    def _test_now(self, variant: Variant, rounds: int) -> NowTest | None:
+    def _test_now(
+        self, variant: Variant, cells: Sequence[MatchedCell], rounds: int
+    ) -> NowTest | None:
         """Test the rounds made here since the plan against main's now; None if some are missing."""
         here, main, made = [], [], []
-        for cell in self.tested_variants[variant]:
+        for cell in cells:
             head = cell.head
             further = _made(head.again, FURTHER_ROUNDS)
             now = _made(head.here_outcomes, rounds)
@@ -206,15 +235,15 @@ class BothSides(Confirmation):
         for mine, theirs in zip(here, main, strict=True):
             if mine.graded and theirs.graded:
                 tables.append((*mine, *theirs))
-        p = widen(weighted_lower(tables), self._widen(variant, made))
-        return NowTest(rounds, p, tables)
+        wider = self.widen(variant, cells, made)
+        return NowTest(rounds, widen(weighted_lower(tables), wider), tables, wider)
 
     @cached_property
     def falls(self) -> Mapping[Variant, VariantFall]:
         """The test of each variant: it fell if its rounds are below main's now."""
         falls = {}
         adjusted: dict[Variant, float] = {}
-        last: dict[Variant, NowTest] = {}
+        last = dict(self._risen_now)
         red: set[Variant] = set()
         for look in self.looks:
             adjusted |= look.adjusted
@@ -223,6 +252,8 @@ class BothSides(Confirmation):
         for variant, cells in self.matching.by_variant.items():
             chosen = self.tested_variants.get(variant, cells)
             found = self._with_further_rounds.get(variant)
+            if variant in self.rises:
+                found = self.rises[variant].against_history
             if found is None:
                 found = planned_fall(chosen, self.matching.overdispersion(variant))
             fell = variant in red

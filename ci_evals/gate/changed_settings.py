@@ -33,7 +33,7 @@ _LIMITS: Final = (
 """The rules of which a higher value, or none, lets more pass."""
 _STRICTEST_FIRST: Final[Mapping[str, tuple[object, ...]]] = {
     "on_borderline": ("fail", "warn"),
-    "on_regression": ("fail", "warn"),
+    "on_regression": ("fail", "net", "warn"),
     "on_unchecked": ("error", "warn"),
     "require_baseline": (True, "expected", False),
     "prove": (True, False),

@@ -27,6 +27,7 @@ from ci_evals.gate.cells import (
     variants_of,
 )
 from ci_evals.gate.differences import Differences, differences
+from ci_evals.gate.rises import waived_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
@@ -92,7 +93,8 @@ class VariantComparison:
     `further_rounds`, those, too, against the newest `pooled_reports` of the base. `adjusted_p`
     allows for the number of variants, and both for the `overdispersion` of the base's reports. A
     variant that `fell` passes less often as a whole: only where nothing of it is named, unless the
-    gate allows that.
+    gate allows that. One that is `better` passes more often, although cases of it are named, and
+    `on_regression: net` waives these; `rise_p` is then the chance of a rise this large.
     `base_provider` and `base_prompt` name the variant that it was compared with.
     """
 
@@ -109,6 +111,8 @@ class VariantComparison:
     p: Share
     adjusted_p: Share
     fell: bool
+    better: bool = False
+    rise_p: Share | None = None
     now: RatesNow | None = None
     differences: Differences
 
@@ -170,6 +174,12 @@ class Comparison:
     def counts(self) -> Mapping[CellKind, int]:
         """The number of cells of each kind."""
         return Counter(cell.kind for cell in self.cells)
+
+    @cached_property
+    def waived(self) -> frozenset[CellKey]:
+        """The regressed cells that block nothing, as their variants are better as a whole."""
+        better = [variant.variant for variant in self.variants if variant.better]
+        return waived_cells((cell.key for cell in self.select("regressed")), better)
 
     @property
     def fallen_tags(self) -> Sequence[TagComparison]:
@@ -413,8 +423,9 @@ def compare(
         head: the cells of the report.
         base: the baseline.
         confirm_runs: how many runs name a candidate. With 0, the planned runs decide.
-        rules: the accepted chance of a false alarm, and how many cases may regress before the gate
-            is red; None means the defaults.
+        rules: the accepted chance of a false alarm, how many cases may regress before the gate is
+            red, and whether a variant that is better as a whole waives them; None means the
+            defaults.
         is_selection: the report is of a part of its suite, so that what only the base has was not
             removed.
         main_now: main's runs in the same minutes; without them, its reports decide.
@@ -422,7 +433,6 @@ def compare(
     if is_selection:
         base = base.restrict_to({cell.key[0] for cell in head})
     gate = rules or Gate()
-    alpha, allowed = gate.alpha, gate.max_regressions
     matching = match_cells(head, base)
     found: Confirmation
     collapsed = False
@@ -430,14 +440,14 @@ def compare(
     if _main_decides(main_now, confirm_runs):
         from ci_evals.gate.both_sides import BothSides, has_collapsed_now
 
-        found = BothSides(matching, confirm_runs, alpha, allowed)
+        found = BothSides(matching, confirm_runs, gate)
         collapsed = has_collapsed_now(matching)
         pending = found.next_runs()
     else:
         from ci_evals.gate.history_only import HistoryOnly, without_failed_repeats
 
         matching = without_failed_repeats(matching)
-        found = HistoryOnly(matching, confirm_runs, alpha, allowed)
+        found = HistoryOnly(matching, confirm_runs, gate)
     confirmed = frozenset(cell.head.key for cell in found.confirmed)
     for case in found.named_cases:
         confirmed |= {cell.head.key for cell in matching.cells if cell.head.key[0] == case}
@@ -449,7 +459,7 @@ def compare(
         baseline=base,
         confirm_runs=confirm_runs,
         usual_runs=_commonest([cell.head.planned.graded for cell in matching.cells]),
-        alpha=alpha,
+        alpha=gate.alpha,
         variants=tuple(_compare_variants(matching, found)),
         cells=(*_compare_cells(found), *matching.rest),
         cases=tuple(found.named_cases.values()),
@@ -495,8 +505,7 @@ def next_runs(
 
         kind = HistoryOnly
     matching = match_cells(head, base)
-    found = kind(matching, confirm_runs, rules.alpha, rules.max_regressions, is_whole)
-    return found.next_runs()
+    return kind(matching, confirm_runs, rules, is_whole).next_runs()
 
 
 def _commonest(numbers: Sequence[int]) -> int:
@@ -574,6 +583,7 @@ def _compare_variants(matching: Matching, found: "Confirmation") -> Iterator[Var
     of all cells do.
     """
     for variant, fall in found.falls.items():
+        rise = found.rises.get(variant)
         chosen = matching.by_variant[variant]
         base = matching.variants[variant]
         tables = fall.against_history.tables
@@ -593,6 +603,8 @@ def _compare_variants(matching: Matching, found: "Confirmation") -> Iterator[Var
             p=fall.against_history.p,
             adjusted_p=fall.adjusted_p,
             fell=fall.fell,
+            better=variant in found.better,
+            rise_p=rise.p if rise is not None else None,
             now=_rates_now(fall.now, chosen),
             differences=differences(
                 tables,

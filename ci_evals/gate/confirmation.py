@@ -5,7 +5,7 @@ variant in doubt gets further rounds of all its cells, once the names are settle
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -14,17 +14,23 @@ from typing import ClassVar, Literal, NamedTuple
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison, MatchedCase, match_cases
 from ci_evals.gate.cells import MatchedCell, Matching
-from ci_evals.gate.falls import Fall
+from ci_evals.gate.falls import Fall, widen_for
+from ci_evals.gate.rises import Rise, rise, waived_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
+from ci_evals.model.rules import Gate
 from ci_evals.stats.exact_tests import Table, benjamini_hochberg, fisher_lower, holm
 from ci_evals.stats.thresholds import (
     CANDIDATE_FEW_RUNS_P,
     CANDIDATE_P,
+    DOUBT_P,
     FEW_BASE_RUNS,
+    FURTHER_ROUNDS,
+    LIKELY_RISE_P,
     MAX_SUSPECTS,
     MAX_SUSPECTS_SHARE,
+    RISE_P,
     SUSPECT_RUNS,
 )
 
@@ -41,6 +47,10 @@ class Wanted(NamedTuple):
     deciding: int = 0
 
 
+Why = Literal["suspects", "candidates", "maybe better", "doubt", "would be red"]
+"""What runs beyond the plan are for."""
+
+
 class FurtherRuns(NamedTuple):
     """Runs to make next, before more can be said.
 
@@ -49,11 +59,11 @@ class FurtherRuns(NamedTuple):
         runs: how often each cell runs again.
         cells: the suspects or candidates that they are for.
         cases: the same of cases over their variants.
-        variants: the variants in doubt, all cells of which run again.
+        variants: the variants in doubt or maybe better, all cells of which run again.
         on_main: main runs each of these cells as often, at the same time.
     """
 
-    why: Literal["suspects", "candidates", "doubt", "would be red"]
+    why: Why
     runs: Mapping[CellKey, int]
     cells: Sequence[CellKey] = ()
     cases: Sequence[str] = ()
@@ -68,11 +78,13 @@ class NowTest(NamedTuple):
         rounds: how many were made on both sides.
         p: the p-value for "these are below main's".
         tables: each cell here against main now.
+        overdispersion: how much more these vary than independent runs would.
     """
 
     rounds: int
     p: float
     tables: Sequence[Table]
+    overdispersion: float
 
 
 class VariantFall(NamedTuple):
@@ -99,8 +111,7 @@ class Confirmation(ABC):
         matching: the cells of both sides.
         confirm_runs: the number of runs that name a candidate; with 0, nothing runs again, and
             the planned runs decide.
-        alpha: the accepted chance of a false alarm.
-        max_regressions: as long as no more cases are named, variants are tested without these.
+        rules: those that the report is judged by.
         is_whole: the cells are those of the whole suite; cases and variants can't be judged by a
             part of them.
     """
@@ -110,9 +121,13 @@ class Confirmation(ABC):
 
     matching: Matching
     confirm_runs: int
-    alpha: float
-    max_regressions: int = 0
+    rules: Gate
     is_whole: bool = True
+
+    @property
+    def alpha(self) -> float:
+        """The accepted chance of a false alarm."""
+        return self.rules.alpha
 
     # The next runs.
 
@@ -131,6 +146,7 @@ class Confirmation(ABC):
         yield self._confirm_cases()
         yield self._confirm_cells()
         if self.is_whole:
+            yield from self.test_rises()
             yield from self.test_variants()
 
     def _repeat_suspects(self) -> FurtherRuns:
@@ -158,13 +174,14 @@ class Confirmation(ABC):
 
     def further(
         self,
-        why: Literal["suspects", "candidates", "doubt", "would be red"],
+        why: Why,
         wanted: Mapping[CellKey, Wanted],
-        variants: Sequence[Variant] = (),
+        variants: Iterable[Variant] = (),
     ) -> FurtherRuns:
         """Return the wanted runs that are missing."""
         on_main = self.runs_main and any(each.deciding for each in wanted.values())
-        return FurtherRuns(why, self.missing_runs(wanted), variants=variants, on_main=on_main)
+        missing = self.missing_runs(wanted)
+        return FurtherRuns(why, missing, variants=list(variants), on_main=on_main)
 
     @property
     def wanted_of_cell(self) -> Wanted:
@@ -176,9 +193,22 @@ class Confirmation(ABC):
         deciding = ceil(2 * self.confirm_runs / len(case.cells))
         return Wanted(_runs_of_suspect_case(case), deciding)
 
+    def test_rises(self) -> Iterator[FurtherRuns]:
+        """Yield the further rounds of variants that may be better as a whole."""
+        weighed = self.weighed
+        wanted = Wanted(FURTHER_ROUNDS)
+        yield self.further("maybe better", self.rounds_of(weighed, wanted), weighed)
+
+    @staticmethod
+    def rounds_of(
+        cells: Mapping[Variant, Sequence[MatchedCell]], wanted: Wanted
+    ) -> Mapping[CellKey, Wanted]:
+        """Return the same wanted runs of all these cells."""
+        return {cell.head.key: wanted for each in cells.values() for cell in each}
+
     @abstractmethod
     def test_variants(self) -> Iterator[FurtherRuns]:
-        """Yield the steps that variants as a whole take."""
+        """Yield the steps that variants take which may be worse as a whole."""
 
     @abstractmethod
     def missing_runs(self, wanted: Mapping[CellKey, Wanted]) -> Mapping[CellKey, int]:
@@ -330,24 +360,103 @@ class Confirmation(ABC):
     def shown_cells(self, cells: Sequence[MatchedCell]) -> Collection[CellKey]:
         """Return those of the confirmed cells whose drop shows in a second test, too."""
 
-    # Variants.
+    # Variants that are better as a whole.
+
+    @cached_property
+    def weighed(self) -> Mapping[Variant, Sequence[MatchedCell]]:
+        """The variants that may waive what is worse on them, each with all its cells.
+
+        Their planned runs rose, and show no doubt that the variant is worse as a whole. There are
+        none where the verdict is red anyway: for a critical case, or for cases of other variants.
+        """
+        named = [cell for cell in self.matching.cells if self.is_named(cell)]
+        if self.rules.on_regression != "net" or any(cell.head.critical for cell in named):
+            return {}
+        weighed = {}
+        for variant in dict.fromkeys(cell.head.variant for cell in named):
+            cells = self.matching.by_variant[variant]
+            planned = [(cell.head.planned, cell.base.history) for cell in cells]
+            found = rise(planned, self.matching.overdispersion(variant))
+            if found.p <= LIKELY_RISE_P and found.against_history.p > DOUBT_P:
+                weighed[variant] = cells
+        keys = {cell.head.key for cell in named}
+        blocking = {key[0] for key in keys - waived_cells(keys, weighed)}
+        if len(blocking) > self.rules.max_regressions:
+            return {}
+        return weighed
+
+    @cached_property
+    def rises(self) -> Mapping[Variant, Rise]:
+        """The test of each of these variants that has its further rounds, against history."""
+        found = {}
+        for variant, cells in self.weighed.items():
+            if (runs := self.with_further_rounds(cells)) is None:
+                continue
+            wider = self.widen(variant, cells, runs)
+            histories = [cell.base.history for cell in cells]
+            pairs = list(zip(runs, histories, strict=True))
+            found[variant] = rise(pairs, wider, further_rounds=self.confirm_runs > 0)
+        return found
+
+    @cached_property
+    def surely_risen(self) -> Mapping[Variant, Sequence[MatchedCell]]:
+        """The variants that are above the history of the base branch, each with all its cells."""
+        return {
+            variant: self.weighed[variant]
+            for variant, found in self.rises.items()
+            if found.p <= RISE_P
+        }
+
+    @property
+    @abstractmethod
+    def better(self) -> Collection[Variant]:
+        """The variants that are better as a whole."""
+
+    def with_further_rounds(self, cells: Sequence[MatchedCell]) -> Sequence[Tally] | None:
+        """Return the planned runs of each cell with its further rounds; None if some are missing.
+
+        Where nothing was to run again, the planned runs decide.
+        """
+        found = []
+        for cell in cells:
+            runs: Tally | None = cell.head.planned
+            if self.confirm_runs:
+                runs = self.runs_with_further_rounds(cell)
+            if runs is None:
+                return None
+            found.append(runs)
+        return found
+
+    @abstractmethod
+    def runs_with_further_rounds(self, cell: MatchedCell) -> Tally | None:
+        """Return the planned runs of a cell with its further rounds; None if it lacks some."""
+
+    def widen(self, variant: Variant, cells: Sequence[MatchedCell], runs: Sequence[Tally]) -> float:
+        """Return the overdispersion of a test of so many runs of some cells of a variant."""
+        planned = [cell.head.planned for cell in cells]
+        return widen_for(self.matching.overdispersion(variant), runs, planned)
+
+    # Variants that are worse as a whole.
 
     @cached_property
     def names_are_allowed(self) -> bool:
         """Return True if the gate allows all names, so that they don't make it red."""
-        named = {key[0] for key in self.named_cells}.union(self.named_cases)
+        named = {cell.head.key for cell in self.matching.cells if self.is_named(cell)}
+        blocking = {key[0] for key in named - waived_cells(named, self.better)}
         critical = {cell.head.key[0] for cell in self.matching.cells if cell.head.critical}
-        return len(named) <= self.max_regressions and not named & critical
+        return len(blocking) <= self.rules.max_regressions and not blocking & critical
 
     @cached_property
     def tested_variants(self) -> Mapping[Variant, Sequence[MatchedCell]]:
         """The variants that are tested as a whole, each with its cells.
 
         Where something of a variant is named, it is red anyway; where the gate allows that, its
-        other cells are tested.
+        other cells are tested. One that is better as a whole is not worse.
         """
         tested = {}
         for variant, cells in self.matching.by_variant.items():
+            if variant in self.better:
+                continue
             others = [cell for cell in cells if not self.is_named(cell)]
             if len(others) == len(cells) or (self.names_are_allowed and others):
                 tested[variant] = others

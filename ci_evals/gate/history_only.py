@@ -5,7 +5,7 @@ change for that: a second pool of the newest reports that agree, a pool of the v
 where main fell, and runs that don't count because of an outage.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -113,6 +113,15 @@ class HistoryOnly(Confirmation):
             for variant, cells in self.matching.by_variant.items()
         }
 
+    def runs_with_further_rounds(self, cell: MatchedCell) -> Tally | None:
+        """Return the planned runs of a cell with its further rounds; None if it lacks some."""
+        return cell.head.with_repeats(FURTHER_ROUNDS)
+
+    @property
+    def better(self) -> Collection[Variant]:
+        """The variants that are above the history of the base branch."""
+        return self.surely_risen
+
     def test_variants(self) -> Iterator[FurtherRuns]:
         """Yield the further rounds of variants in doubt."""
         wanted: dict[CellKey, Wanted] = {}
@@ -132,6 +141,9 @@ class HistoryOnly(Confirmation):
         """
         tested = []
         for variant, cells in self.matching.by_variant.items():
+            if variant in self.rises:
+                tested.append(self.rises[variant].against_history)
+                continue
             overdispersion = self.matching.overdispersion(variant)
             chosen = self.tested_variants.get(variant, cells)
             tested.append(_variant_fall(chosen, overdispersion, failed=variant in self.failed))

@@ -43,6 +43,7 @@ from ci_evals.gate.wording.rules import (
     ungraded_sentence,
     unknown_increase_sentence,
     usual_latencies_clause,
+    waived_sentence,
 )
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
@@ -75,6 +76,7 @@ RuleName = Literal[
     "settings",
     "critical",
     "regressions",
+    "waived",
     "variant",
     "main",
     "ratchet",
@@ -123,7 +125,7 @@ def rule_verdicts(
         return
     if comparison.broken:
         yield _lack_of_comparison(rules, broken_sentence(comparison))
-    red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
+    red: VerdictStatus = "borderline" if rules.on_regression == "warn" else "fail"
     excused_cells: Container[CellKey] = ()
     excused_variants: Container[Variant] = ()
     if edited is not None:
@@ -302,16 +304,20 @@ def _ended_quarantines(report: SuiteReport) -> Iterator[RuleVerdict]:
 def _regressions(
     rules: Gate, comparison: Comparison, red: VerdictStatus, excused: Container[CellKey]
 ) -> Iterator[RuleVerdict]:
-    """Yield each critical case that regressed, and the others if they are more than allowed.
+    """Yield each critical case that regressed, the others if they are more than allowed, and those
+    that are waived.
 
     A case counts once, on however many variants it is worse. Cells that are `excused` are left out.
     """
     critical: dict[str, list[CellComparison]] = defaultdict(list)
     others = []
+    waived = []
     for cell in comparison.select("regressed"):
         if cell.key in excused:
             continue
-        if cell.critical:
+        if cell.key in comparison.waived:
+            waived.append(cell)
+        elif cell.critical:
             critical[cell.case].append(cell)
         else:
             others.append(cell)
@@ -321,6 +327,9 @@ def _regressions(
     if len({cell.case for cell in others}) > rules.max_regressions:
         text = regressions_sentence(comparison, others, rules.max_regressions)
         yield RuleVerdict("regressions", red, text, cells=tuple(cell.key for cell in others))
+    if waived:
+        text = waived_sentence(comparison, waived)
+        yield RuleVerdict("waived", "borderline", text, cells=tuple(cell.key for cell in waived))
 
 
 def broken_ratchets(

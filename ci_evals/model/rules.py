@@ -139,8 +139,11 @@ class Gate(Options):
         Count, Field(description="This many cases may be worse than the baseline.")
     ] = 0
     on_regression: Annotated[
-        Literal["fail", "warn"],
-        Field(description="What to do when the comparison with the baseline is red."),
+        Literal["fail", "net", "warn"],
+        Field(
+            description="What to do when the comparison with the baseline is red. `net`: a variant"
+            " that is better as a whole waives what is worse on it, except for critical cases."
+        ),
     ] = "fail"
     require_baseline: Annotated[
         Bool | Literal["expected"],

@@ -120,7 +120,8 @@ def _regressions(report: Report, case: str) -> list[str]:
     for cell in comparison.select("regressed"):
         if cell.case != case:
             continue
-        if cell.critical or gate.on_regression == "fail":
+        is_milder = gate.on_regression == "warn" or cell.key in comparison.waived
+        if cell.critical or not is_milder:
             regressions.append(cell_sentence(comparison, cell))
     return regressions
 

@@ -299,7 +299,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     yield from _regrading_notes(comparison)
     yield from _confirmation_notes(report, comparison)
     for variant in comparison.variants:
-        if variant.now is not None and not variant.fell:
+        if variant.now is not None and not variant.fell and not variant.better:
             yield Note("Main now", variant_sentence(comparison, variant), brief=True)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)

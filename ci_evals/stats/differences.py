@@ -4,7 +4,7 @@ The truth is above the lower bound at the confidence asked, and below the upper 
 """
 
 from collections.abc import Iterable, Sequence
-from math import fsum, hypot, sqrt
+from math import erfc, fsum, hypot, sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -99,6 +99,37 @@ def rate_difference(
     lower = max(-1.0, difference - below)
     upper = min(1.0, difference + above)
     return Estimate(difference, Interval(lower, upper))
+
+
+def rise_p(cells: Iterable[Table]) -> float:
+    """The p-value for "the head passes more often", where every cell counts alike.
+
+    It is that of z = d / s under the normal distribution, one-sided. Of C cells, d is the mean of
+    the head's rate minus the base's, and s² its variance if both sides of each cell are alike: for
+    S passes in the N = n + m runs of head and base,
+
+        s² = Σ S(N - S) / (N(N - 1)) · (1/n + 1/m) / C²
+
+    A cell without runs on both sides is left out. 0.5 where no cell has passed and failed runs.
+    Source: the hypergeometric variance of a cell, N. Mantel and W. Haenszel, "Statistical aspects
+    of the analysis of data from retrospective studies of disease", J. Natl. Cancer Inst. 22 (1959).
+
+    Args:
+        cells: the runs of each cell on both sides.
+    """
+    differences = []
+    variances = []
+    for k_head, n_head, k_base, n_base in cells:
+        if n_head and n_base:
+            passed, runs = k_head + k_base, n_head + n_base
+            of_a_run = passed * (runs - passed) / (runs * (runs - 1))
+            differences.append(k_head / n_head - k_base / n_base)
+            variances.append(of_a_run * (1 / n_head + 1 / n_base))
+    variance = fsum(variances)
+    if variance == 0:
+        return 0.5
+    z = fsum(differences) / sqrt(variance)
+    return erfc(z / sqrt(2)) / 2
 
 
 def score_difference(

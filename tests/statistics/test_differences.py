@@ -1,14 +1,22 @@
 """Ratios and differences of head and base, each with bounds that hold what they promise."""
 
 import random
-from statistics import fmean
+from collections.abc import Sequence
+from itertools import combinations, product
+from statistics import NormalDist, fmean, pvariance
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from known import known
 
-from ci_evals.stats.differences import ScoreSums, rate_difference, ratio_of_totals, score_difference
+from ci_evals.stats.differences import (
+    ScoreSums,
+    rate_difference,
+    ratio_of_totals,
+    rise_p,
+    score_difference,
+)
 from ci_evals.stats.exact_tests import Table
 from ci_evals.stats.rates import Estimate, Interval, pass_rate
 
@@ -176,3 +184,67 @@ def test_scores_that_cannot_show_their_noise_have_no_interval() -> None:
     assert score_difference([(sums(0.25), sums(0.5))]) == Estimate(-0.25, None)
     assert score_difference([]) is None
     assert score_difference([(sums(), sums(0.5)), (sums(0.1), sums())]) is None
+
+
+# Rises.
+
+
+def deals(table: Table) -> list[float]:
+    """The difference of a cell's rates in every way to deal its runs to head and base."""
+    k_head, n_head, k_base, n_base = table
+    runs = [1] * (k_head + k_base) + [0] * (n_head + n_base - k_head - k_base)
+    differences = []
+    for chosen in combinations(range(len(runs)), n_head):
+        passed = sum(runs[place] for place in chosen)
+        differences.append(passed / n_head - (sum(runs) - passed) / n_base)
+    return differences
+
+
+def p_by_dealing(tables: Sequence[Table]) -> float:
+    """The p-value of a rise, with a variance over every way to deal the runs of all cells."""
+    seen = fmean(k_head / n_head - k_base / n_base for k_head, n_head, k_base, n_base in tables)
+    every = [fmean(dealt) for dealt in product(*map(deals, tables))]
+    spread = pvariance(every) ** 0.5
+    return 1 - NormalDist().cdf(seen / spread) if spread else 0.5
+
+
+SMALL_TABLES = st.tuples(st.integers(1, 3), st.integers(1, 3)).flatmap(
+    lambda runs: st.tuples(
+        st.integers(0, runs[0]), st.just(runs[0]), st.integers(0, runs[1]), st.just(runs[1])
+    )
+)
+
+
+@given(st.lists(SMALL_TABLES, min_size=1, max_size=3))
+def test_a_rise_has_the_variance_of_runs_dealt_at_random(tables: list[Table]) -> None:
+    assert rise_p(tables) == pytest.approx(p_by_dealing(tables), abs=1e-9)
+
+
+def test_a_rise_worked_by_hand() -> None:
+    # d = (3/3 - 0/30) / 2; S = 3 of N = 33: s² = 3·30 / (33·32) · (1/3 + 1/30) / 4; z = 5.6569
+    assert rise_p([(3, 3, 0, 30), (3, 3, 30, 30)]) == pytest.approx(7.70863e-09, rel=1e-5)
+
+
+def test_every_cell_counts_alike_in_a_rise() -> None:
+    gained, lost = (3, 3, 0, 30), (0, 60, 30, 30)
+    assert rise_p([gained, lost]) == pytest.approx(0.5)
+    assert rise_p([gained, gained, lost]) < 0.05
+    assert rise_p([gained, lost, lost]) > 0.95
+
+
+def test_a_rise_of_nothing_is_as_likely_as_a_fall() -> None:
+    assert rise_p([]) == 0.5
+    assert rise_p([(3, 3, 30, 30), (0, 3, 0, 30), (0, 0, 3, 3)]) == 0.5
+
+
+def test_a_rise_is_found_no_more_often_than_it_says() -> None:
+    chance, found, rounds = random.Random(3), 0, 2000
+    for _ in range(rounds):
+        rates = [chance.betavariate(0.5, 0.25) for _ in range(40)]
+        tables = []
+        for rate in rates:
+            head = sum(chance.random() < rate for _ in range(6))
+            base = sum(chance.random() < rate for _ in range(30))
+            tables.append((head, 6, base, 30))
+        found += rise_p(tables) <= 0.05
+    assert 0.03 <= found / rounds <= 0.065

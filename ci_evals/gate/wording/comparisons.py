@@ -276,9 +276,12 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     rates = f"{name}pass rate {before} {where}, {here} here over {cases}"
     if variant.further_rounds:
         rates += f", with {FURTHER_ROUNDS} further rounds"
+    named = comparison.named_cases(variant.variant)
+    if variant.better:
+        text = f"{rates}; {_better_clause(comparison, variant)}"
+        return f"{text}; {_named_clause(named)}" if named else text
     if variant.now is not None:
         return _variant_now(comparison, variant, variant.now)
-    named = comparison.named_cases(variant.variant)
     if named and not variant.fell:
         return f"{rates}: {_named_clause(named)}"
     match comparison.change_of_variant(variant):
@@ -290,6 +293,17 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
             return f"{rates}: probably worse; {_chance(variant.p)}"
         case change:
             return f"{rates}: {change}"
+
+
+def _better_clause(comparison: Comparison, variant: VariantComparison) -> str:
+    """`better as a whole, p = 0.0021`, and the rates of both sides if main ran, too."""
+    assert variant.rise_p is not None  # that of a better variant is known
+    better = f"better as a whole, {_p_value(variant.rise_p)}"
+    if variant.now is None:
+        return better
+    here = percent(variant.now.here, variant.now.main)
+    main = percent(variant.now.main, variant.now.here)
+    return f"{better}; {here} here, {main} on {comparison.main} in the same minutes"
 
 
 def _variant_now(comparison: Comparison, variant: VariantComparison, now: RatesNow) -> str:
@@ -391,14 +405,18 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     if round(points, 1) == 0:
         text = coverage_clause(comparison, variant) or "no change"
         return f"{text} as a whole, {_named_clause(named)}" if named else text
-    text = f"{_signed(points, 1)} points"
+    text = points_gained(variant)
     change = variant.differences.pass_rate
-    if variant.surely_higher and change is not None:
+    if variant.better:
+        text += ", better"
+    elif variant.surely_higher and change is not None:
         assert change.lower is not None
         assert change.upper is not None
         text += f" ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
     if named and not variant.fell:
         return f"{text}, {_named_clause(named)}"
+    if variant.better:
+        return text
     match comparison.change_of_variant(variant):
         case "better":
             return text
@@ -408,6 +426,11 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
             return f"{text}, p = {variant.p:.2g}"
         case found:
             return f"{text}, {found}"
+
+
+def points_gained(variant: VariantComparison) -> str:
+    """`+6.1 points`."""
+    return f"{_signed(100 * (variant.head_rate - variant.base_rate), 1)} points"
 
 
 def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:

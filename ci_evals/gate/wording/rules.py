@@ -11,7 +11,12 @@ from ci_evals.gate.compare import (
     VariantComparison,
 )
 from ci_evals.gate.differences import RatioFigure
-from ci_evals.gate.wording.comparisons import case_sentence, tally_text, variant_name
+from ci_evals.gate.wording.comparisons import (
+    case_sentence,
+    tally_text,
+    variant_name,
+    variant_sentence,
+)
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
@@ -48,6 +53,16 @@ def regressions_sentence(
     if more:
         sentence += f"; {', and '.join(more)}"
     return sentence
+
+
+def waived_sentence(comparison: Comparison, waived: Sequence[CellComparison]) -> str:
+    """`2 cases are waived (on_regression: net): pass rate 76 % on main, 82 % here …; better …`."""
+    count = len({cell.case for cell in waived})
+    are = "is" if count == 1 else "are"
+    on = {cell.variant for cell in waived}
+    better = [each for each in comparison.variants if each.variant in on]
+    rises = "; ".join(variant_sentence(comparison, each) for each in better)
+    return f"{number_of(count, 'case')} {are} waived (on_regression: net): {rises}"
 
 
 def ratchet_sentence(

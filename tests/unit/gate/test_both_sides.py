@@ -78,7 +78,7 @@ class PullRequest:
             for number, cell in enumerate(self.cells):
                 if count := step.runs.get(cell.key, 0):
                     self.cells[number] = self.run_again(cell, count, on_main=step.on_main)
-        return BothSides(match_cells(self.cells, self.base), 10, 0.05)
+        return BothSides(match_cells(self.cells, self.base), 10, Gate())
 
     def run_again(self, cell: ReportedCell, count: int, *, on_main: bool) -> ReportedCell:
         """Return a cell with so many more of its runs."""
