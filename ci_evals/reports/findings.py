@@ -31,7 +31,7 @@ from ci_evals.gate.wording.bars import (
     unchanged_sentence,
 )
 from ci_evals.gate.wording.bases import SourceSentence
-from ci_evals.gate.wording.comparisons import missed_on_main_clause
+from ci_evals.gate.wording.comparisons import missed_on_main_clause, points_gained
 from ci_evals.gate.wording.rules import quarantine_clause
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
@@ -109,7 +109,7 @@ def _headline(summary: Summary) -> Headline:
     # The order matters: regressions and errors explain a verdict before any bar does, and a run
     # that proves the suite unchanged has no results of its own that could pass or miss one.
     match verdict.leading:
-        case RuleVerdict(rule="critical" | "regressions"):
+        case RuleVerdict(rule="critical" | "regressions" | "waived"):
             return _regression_headline(summary, verdict.leading)
         case RuleVerdict(rule="variant"):
             return _fallen(summary, verdict.leading)
@@ -162,23 +162,50 @@ def _head(
 
 
 def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
-    """`2 cases regressed: refund (critical), cancel`, or `at least 20` if not all suspects were
-    confirmed.
+    """`12 cases better, 2 worse: refund (critical), cancel`, or `2 cases regressed: …` if none is
+    better; `at least 20` if not all suspects were confirmed.
     """
     regressed = cells_by_group(summary)["regressed"]
     blocking = summary.verdict.blocking_cells
+    waived = summary.compared.waived if summary.compared else frozenset()
+    cells = [cell for cell in regressed if cell.key in blocking]
+    cells += [cell for cell in regressed if cell.key in waived]
     # With `on_regression: warn`, no cell blocks, but the regressed ones still decided.
-    cells = [cell for cell in regressed if cell.key in blocking] or regressed
-    cases = case_views(cells)
-    short = f"{_count_cases(summary, cases)} regressed"
+    cases = case_views(cells or regressed)
+    short = _count_both_sides(summary, cases)
+    if rule.rule == "waived":
+        short += " (waived)"
     names = _name_cases(summary, cases)
-    if summary.compared and summary.compared.unconfirmed:
-        short = f"at least {short}"
     if tags := _shared_tags(summary, cases):
         names = (*_common_place(summary, cases), ": ", *_name_tags(tags))
+    if rule.rule == "waived":
+        names = (*names, *_gained_points(summary))
+        return _head(summary, short, names, evidence=_evidence(summary))
     if summary.gate and summary.gate.max_regressions and rule.rule == "regressions":
         names = (*names, f"; the gate allows {summary.gate.max_regressions}")
+    if waived:
+        count = number_of(len({case for case, *_ in waived}), "case")
+        names = (*names, f"; {count} waived")
     return _head(summary, short, names)
+
+
+def _count_both_sides(summary: Summary, worse: Sequence[CaseView]) -> str:
+    """`12 cases better, 2 worse`, or `2 cases regressed` if none is better."""
+    at_least = ""
+    if summary.compared and summary.compared.unconfirmed:
+        at_least = "at least "
+    better = case_views(cells_by_group(summary)["fixed"])
+    if not better:
+        return f"{at_least}{_count_cases(summary, worse)} regressed"
+    return f"{number_of(len(better), 'case')} better, {at_least}{len(worse):,} worse"
+
+
+def _gained_points(summary: Summary) -> Iterator[str]:
+    """Yield `; +6.1 points on the whole` if one variant is better, and waives what is worse."""
+    assert summary.compared is not None
+    better = [variant for variant in summary.compared.variants if variant.better]
+    if len(better) == 1:
+        yield f"; {points_gained(better[0])} on the whole"
 
 
 def _shared_tags(summary: Summary, cases: Sequence[CaseView]) -> Sequence[TagComparison]:
@@ -302,7 +329,7 @@ def _pass_headline(summary: Summary) -> Headline:
     if quarantined := quarantine_clause(report):
         short = f"{short}; {quarantined}"
     if regressed := case_views(cells_by_group(summary)["regressed"]):
-        allowed = f"; {_count_cases(summary, regressed)} regressed (allowed)"
+        allowed = f"; {_count_both_sides(summary, regressed)} (allowed)"
         return _head(summary, short, (allowed, *_name_cases(summary, regressed)))
     clauses = [verdict.sentence, *verdict.further]
     if quarantined or counts.errored:  # the headline has the clauses on that
@@ -563,7 +590,9 @@ class Findings:
     @property
     def evidence(self) -> str:
         """The verdict's reason beyond the headline; empty if rows of regressed cells show it."""
-        if self.cells["regressed"]:
+        leading = self.summary.verdict.leading
+        is_waived = isinstance(leading, RuleVerdict) and leading.rule == "waived"
+        if self.cells["regressed"] and not is_waived:
             return ""
         return self._headline.evidence
 

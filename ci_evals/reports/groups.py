@@ -733,7 +733,9 @@ def groups_of(summary: Summary) -> tuple[Group, ...]:
     """
     groups = [group for group in _in_order(summary) if group.total]
     deciding = set(_DECIDING)
-    if summary.verdict.status == "fail" and not cells_by_group(summary)["regressed"]:
+    if cells_by_group(summary)["regressed"]:
+        deciding.add("fixed")  # what a change gains is seen with what it loses
+    elif summary.verdict.status == "fail":
         deciding.add("probably worse")
     # What fails on main as often as here is no news, and explains nothing that the change did.
     decided = any(group.kind in deciding for group in groups)

@@ -1,4 +1,4 @@
-"""The first screen of report.html: broken cases, the next command, and the parts of the matrix."""
+"""The first screen of report.html: named cases, the next command, and the parts of the matrix."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -243,9 +243,9 @@ def _filter(name: str, value: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenCase:
-    """A broken case, with its passed runs on the baseline (empty if not compared), here, and on
-    main in the same minutes (empty if there are none).
+class NamedCase:
+    """A case that broke or got better, with its passed runs on the baseline (empty if not
+    compared), here, and on main in the same minutes (empty if there are none).
     """
 
     id: str
@@ -262,19 +262,20 @@ class BrokenCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """Cases that broke together: those of a tag, or those that no tag explains.
+class NamedCases:
+    """Cases that are named together: worse ones of a tag, worse ones that no tag explains, or those
+    that got better.
 
     Attributes:
         tag: the tag, if there is one.
-        cases: its cases that are worse.
+        cases: the cases.
     """
 
     tag: Slice | None
-    cases: Sequence[BrokenCase]
+    cases: Sequence[NamedCase]
 
     @property
-    def shown(self) -> Sequence[BrokenCase]:
+    def shown(self) -> Sequence[NamedCase]:
         return self.cases[:_MOST_CASES]
 
     @property
@@ -340,7 +341,7 @@ class Top:
         return scale_of([rate for rate in rates if rate is not None])
 
     @cached_property
-    def broken(self) -> Sequence[Broken]:
+    def broken(self) -> Sequence[NamedCases]:
         """The tags most of whose cases fell, then the cases that neither a tag nor a shared reason
         explains.
         """
@@ -348,8 +349,16 @@ class Top:
         explained = {cell.case.id for reason in self.reasons for cell in reason.cells}
         rest = [case for case in self._untagged_cases if case.case.id not in explained]
         if rest:
-            broken.append(Broken(None, [self._broken_case(case) for case in rest]))
+            broken.append(NamedCases(None, [self._named_case(case) for case in rest]))
         return broken
+
+    @cached_property
+    def better(self) -> NamedCases:
+        """The cases that got better; none if no case got worse."""
+        cases: Sequence[CaseView] = ()
+        if self._found.cells["regressed"]:
+            cases = case_views(self._found.cells["fixed"])
+        return NamedCases(None, [self._named_case(case) for case in cases])
 
     @cached_property
     def reasons(self) -> Sequence[GroupItem]:
@@ -381,7 +390,7 @@ class Top:
         return "regressed"
 
     @cached_property
-    def _broken_tags(self) -> Sequence[Broken]:
+    def _broken_tags(self) -> Sequence[NamedCases]:
         """The tags that fell, with their regressed cases, or their fallen ones if none regressed.
 
         A green gate only shows tags with regressed cases.
@@ -400,16 +409,16 @@ class Top:
                 cells = [cell for cell in cell_views(self._summary) if tag.tag in cell.case.tags]
                 cases = [case for case in case_views(cells) if _has_fallen(case)]
                 cases.sort(key=lambda case: case.head.rate - case.base.rate)
-            broken.append(Broken(tags[tag.tag], [self._broken_case(case) for case in cases]))
+            broken.append(NamedCases(tags[tag.tag], [self._named_case(case) for case in cases]))
         return broken
 
-    def _broken_case(self, case: CaseView) -> BrokenCase:
+    def _named_case(self, case: CaseView) -> NamedCase:
         base, here = case_tallies(self._summary, case)
         before = ""
         if base.graded:
             before = brief_tally(base)
         where = join_sentence(case_subject(self._summary, case)[1:], name=str)
-        return BrokenCase(
+        return NamedCase(
             id=case.case.id,
             critical=case.critical,
             base=before,

@@ -573,7 +573,7 @@ def _entry(entry: GroupItem, group: Group) -> Parts:
         text.append(f"  {_name(place)}", "dim")
     row = (Text(mark, color), text)
     yield columns([row], gap=1)
-    if group.kind != "flaky":
+    if group.kind not in ("flaky", "fixed"):
         yield from _details(entry, group)
 
 

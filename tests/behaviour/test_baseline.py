@@ -356,6 +356,55 @@ async def test_what_a_regression_means_is_the_gates_to_say(
     assert verdict["warning"] is (status == "borderline")
 
 
+@pytest.mark.parametrize(
+    ("gate", "case", "code", "headline"),
+    [
+        ({}, {}, 1, "✗ FAIL  12 cases better, 1 worse: case-0"),
+        (
+            {"on_regression": "net"},
+            {},
+            0,
+            "~ BORDERLINE  12 cases better, 1 worse (waived): case-0; +27.5 points on the whole",
+        ),
+        (
+            {"on_regression": "net", "on_borderline": "fail"},
+            {},
+            1,
+            "~ BORDERLINE  12 cases better, 1 worse (waived): case-0; +27.5 points on the whole",
+        ),
+        (
+            {"on_regression": "net"},
+            {"critical": True},
+            1,
+            "✗ FAIL  12 cases better, 1 worse: case-0 (critical)",
+        ),
+    ],
+    ids=["fail", "net", "net-and-block-borderline", "net-critical"],
+)
+async def test_a_change_that_helps_tells_both_sides_and_net_waives_what_is_worse(
+    tmp_path: Path, gate: dict[str, Any], case: dict[str, Any], code: int, headline: str
+) -> None:
+    cases = [each | (case if n == 0 else {}) for n, each in enumerate(cases_of(40))]
+    server = Answers(*[f"q{n}" for n in range(1, 13)])
+    async with chatting(server):
+        suite(tmp_path, server.url, cases, gate=GATE | gate)
+        await base(tmp_path)
+        server.broken = {"q0"}
+        ended = await run(tmp_path)
+    assert ended.code == code
+    assert ended.out.startswith(headline)
+    is_waived = "waived" in headline
+    rounds = "chat may be better as a whole: 3 more runs of 39 cells"
+    assert (rounds in ended.err) == is_waived
+    [variant] = report_in(tmp_path / "head")["comparison"]["variants"]
+    assert variant["better"] is is_waived
+    assert ended.out.index("Regressed (1)") < ended.out.index("Fixed (12)")
+    assert "\n▲ case-1: 0 of 10 on the baseline, 3 of 3 here" in ended.out, "not folded"
+    summary = (tmp_path / "head" / "summary.md").read_text("utf-8")
+    assert "| 🔴 | <code>case-0</code>" in summary
+    assert "| 🟢 | <code>case-1</code>" in summary
+
+
 @pytest.mark.parametrize("command", [["run"], ["merge", "shard"]])
 async def test_a_named_file_that_is_not_there_is_an_error_before_anything_is_called(
     command: list[str], tmp_path: Path

@@ -1,6 +1,7 @@
 """`--against main` on a laptop: what a change breaks, without any stored report or CI system."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leftovers import report_in
@@ -52,6 +53,47 @@ async def test_a_case_that_the_working_tree_breaks_is_named(shop: Repository) ->
     assert "Traceback" not in ended.err
     explained = await ci_evals(shop.folder, "explain", "bread")
     assert "a drop, 0 of 17 against 13 of 13: p = 8.4e-09" in explained.out, "3 planned, 10 now"
+
+
+def agent_that_fails(*numbers: int) -> str:
+    """An agent that does not know the answers to these questions."""
+    return f"""
+def answer(question):
+    return "no idea" if int(question.split()[1]) in {set(numbers)} else question
+"""
+
+
+async def test_an_upgrade_is_judged_by_mains_value_of_the_rule(tmp_path: Path) -> None:
+    cases = [
+        {"id": f"case-{n}", "input": f"question {n} please", "expect": [{"contains": "please"}]}
+        for n in range(20)
+    ]
+    settings: dict[str, Any] = {"name": "shop", "runs": 3, "providers": [AGENT]}
+    bar = {"min_pass_rate": 0.5}
+    net = bar | {"on_regression": "net"}
+    repository = Repository.new(tmp_path / "shop")
+    write_suite(repository.folder, cases, **settings, gate=bar)
+    files = {"agent.py": agent_that_fails(*range(1, 9)), ".gitignore": "__pycache__/\n"}
+    repository.commit(files)
+    repository.write({"agent.py": agent_that_fails(0)})
+    red = await against_main(repository.folder)
+    assert red.code == 1
+    assert "1 case regressed: case-0" in red.out
+    # A change cannot loosen its own ruler: main has the rule first.
+    write_suite(repository.folder, cases, **settings, gate=net)
+    loosened = await against_main(repository.folder)
+    assert "~ BORDERLINE  weaker than on main" in loosened.out
+    assert "on_regression net (fail)" in loosened.out
+    write_suite(repository.folder, cases, **settings, gate=net)
+    repository.commit({"agent.py": agent_that_fails(*range(1, 9))})
+    repository.write({"agent.py": agent_that_fails(0)})
+    ended = await against_main(repository.folder)
+    assert ended.code == 0
+    assert "~ BORDERLINE  1 case regressed (waived): case-0; +35.0 points on the whole" in ended.out
+    assert "95 % here, 60 % on main" in ended.out
+    assert "agent may be better as a whole: 3 more runs of 19 cells\n" in ended.err
+    assert "agent may be better as a whole: 3 more runs, as on main" in ended.err
+    assert "Main now:" not in ended.out, "the verdict says it"
 
 
 @pytest.mark.parametrize("name", ["README.md", "notes.py"])

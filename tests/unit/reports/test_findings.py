@@ -453,7 +453,7 @@ def headline_of(summary: Summary) -> str:
 
 
 def test_the_headline_names_the_cases_that_decided() -> None:
-    assert headline_of(comments.regression()) == "1 case regressed: refund (critical)"
+    assert headline_of(comments.regression()) == "1 case better, 1 worse: refund (critical)"
     names = {f"case {number}": "FFF" for number in range(1, 6)}
     fallen = compared(
         names, dict.fromkeys(names, "P" * 30), confirming=dict.fromkeys(names, "F" * 7)

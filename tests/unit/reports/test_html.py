@@ -247,7 +247,7 @@ def test_what_got_worse_is_said_beside_the_case_and_above_what_was_answered() ->
     text = text_of(summary)
     (main,) = re.findall("<main.*</main>", text, re.DOTALL)
     page = "".join(Page(main).words)
-    assert "1 case regressed: refund (critical)" in "".join(Page(text).words)
+    assert "1 case better, 1 worse: refund (critical)" in "".join(Page(text).words)
     assert summary.compared is not None
     for cell in summary.compared.select("regressed", "suspect", "fixed"):
         finding = cell_finding(summary.compared, cell)
@@ -726,7 +726,7 @@ def test_hostile_text_is_shown_as_it_is(which: str, request: pytest.FixtureReque
     assert "<script>alert" not in text
     assert all(character.isprintable() or character in "\n\t\xa0" for character in text)
     ours = re.findall("<(?:style|script)>.*?</(?:style|script)>", text, re.DOTALL)
-    assert len(text) - sum(map(len, ours)) < 354_000
+    assert len(text) - sum(map(len, ours)) < 357_000
 
 
 def test_the_policy_allows_this_style_and_this_script_and_nothing_else(flights: Summary) -> None:
