@@ -167,25 +167,19 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
     """
     regressed = cells_by_group(summary)["regressed"]
     blocking = summary.verdict.blocking_cells
-    waived = summary.compared.waived if summary.compared else frozenset()
-    cells = [cell for cell in regressed if cell.key in blocking]
-    cells += [cell for cell in regressed if cell.key in waived]
-    # With `on_regression: warn`, no cell blocks, but the regressed ones still decided.
-    cases = case_views(cells or regressed)
+    # With `on_regression: warn` or `net`, no cell blocks, but the regressed ones still decided.
+    cells = [cell for cell in regressed if cell.key in blocking] or regressed
+    cases = case_views(cells)
     short = _count_both_sides(summary, cases)
-    if rule.rule == "waived":
-        short += " (waived)"
     names = _name_cases(summary, cases)
     if tags := _shared_tags(summary, cases):
         names = (*_common_place(summary, cases), ": ", *_name_tags(tags))
     if rule.rule == "waived":
+        short += " (waived)" if len(rule.cells) == len(cells) else " (waived or allowed)"
         names = (*names, *_gained_points(summary))
         return _head(summary, short, names, evidence=_evidence(summary))
     if summary.gate and summary.gate.max_regressions and rule.rule == "regressions":
         names = (*names, f"; the gate allows {summary.gate.max_regressions}")
-    if waived:
-        count = number_of(len({case for case, *_ in waived}), "case")
-        names = (*names, f"; {count} waived")
     return _head(summary, short, names)
 
 
@@ -201,11 +195,15 @@ def _count_both_sides(summary: Summary, worse: Sequence[CaseView]) -> str:
 
 
 def _gained_points(summary: Summary) -> Iterator[str]:
-    """Yield `; +6.1 points on the whole` if one variant is better, and waives what is worse."""
+    """Yield `; +6.1 points on the whole`, or `; +6.1 points on gpt-4o`, if one variant is better
+    and waives what is worse on it.
+    """
     assert summary.compared is not None
     better = [variant for variant in summary.compared.variants if variant.better]
-    if len(better) == 1:
-        yield f"; {points_gained(better[0])} on the whole"
+    if len(better) != 1:
+        return
+    yield f"; {points_gained(better[0])}"
+    yield from on_variant(summary, better[0].variant) or (" on the whole",)
 
 
 def _shared_tags(summary: Summary, cases: Sequence[CaseView]) -> Sequence[TagComparison]:

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from functools import cache
 from pathlib import PurePosixPath
@@ -520,12 +520,16 @@ def _size(text: str) -> int:
 def _blocks(
     found: Findings, links: Links, asked_characters: int
 ) -> list[tuple[Group, list[Block]]]:
-    """Return the entries of each group, except for fixed cells that the table of cells all has."""
+    """Return the entries of each group, except for fixed cells that the table of cells all has; if
+    it has some, they are folded.
+    """
     fixed = [row for row in _rows(found) if row.kind == "fixed"]
     shown = []
     for group in found.groups:
         if group.kind == "fixed" and group.total == len(fixed):
             continue
+        if group.kind == "fixed":
+            group = replace(group, folded=True)  # noqa: PLW2901
         blocks = [_block(group, entry, links, asked_characters) for entry in group.entries]
         shown.append((group, blocks))
     return shown

@@ -164,3 +164,25 @@ def test_a_case_that_is_worse_than_its_baseline_fails_in_a_sentence(
         "hello: 8 of 8 on the baseline, 0 of * here; p *, adjusted for 2 cases",
         "evals.yaml::hello:   regressed: hello: 8 of 8 on the baseline, *",
     ])  # fmt: skip
+
+
+@pytest.mark.parametrize(("on_regression", "failed"), [("fail", 1), ("net", 0)])
+def test_a_case_that_an_upgrade_makes_worse_fails_unless_it_is_waived(
+    pytester: pytest.Pytester, on_regression: str, failed: int
+) -> None:
+    ids = ["lost", *[f"gain {number}" for number in range(6)], "steady"]
+    cases = [
+        {"id": id_, "input": id_, "min_pass_rate": 0.0, "expect": [{"equals": id_}]} for id_ in ids
+    ]
+
+    def session_of(wrong: list[str], *arguments: str) -> pytest.RunResult:
+        answers = dict.fromkeys(wrong, "no idea")
+        provider = {"name": "a", "type": "mock", "default": "{{ input }}", "answers": answers}
+        gate = {"on_regression": on_regression, "min_pass_rate": 0.1}
+        settings: dict[str, Any] = {"cases": cases, "gate": gate, "runs": 8}
+        return run(pytester, "evals.yaml", *arguments, providers=[provider], **settings)
+
+    session_of(ids[1:7], "--evals-report=main").assert_outcomes(passed=8)
+    done = session_of(["lost"], "--evals-baseline=main")
+    done.assert_outcomes(passed=8 - failed, failed=failed)
+    done.stdout.fnmatch_lines(["evals.yaml::lost:   regressed: lost: 8 of 8 on the baseline, *"])

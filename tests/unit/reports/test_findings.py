@@ -1,7 +1,7 @@
 """Everything that a person is shown, in whatever format."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import unescape
 from typing import Any
@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import comments
 import pytest
-from factories import STARTED_AT, baseline_of, grade_of, many, report_of
+from factories import AGENT, STARTED_AT, Outcome, baseline_of, grade_of, many, report_of
 from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.gate.compare import Comparison, RatesNow
@@ -526,6 +526,81 @@ def test_a_pass_says_which_regressions_the_gate_allows() -> None:
     )
     assert summary.verdict.status == "pass"
     assert headline_of(summary) == "117 of 120 runs passed; 1 case regressed (allowed): a"
+
+
+TWELVE = [f"gain {number}" for number in range(12)]
+
+
+def upgrade(
+    gate: Gate, *, several: bool = False, lost: Sequence[str] = (), **cases: Mapping[str, Any]
+) -> Summary:
+    """Twelve cases got better, and `a` and `b` worse; of `several` variants on the first, while
+    those of `lost` got worse on the other.
+    """
+    ids = ["a", "b", *TWELVE, *STEADY]
+    here = {case: ["F" if case in "ab" else "P"] for case in ids}
+    there = {case: ["F" if case in TWELVE else "P"] for case in ids}
+    variants = [AGENT]
+    if several:
+        variants.append(Variant("other"))
+        for case in ids:
+            here[case].append("F" if case in lost else "P")
+            there[case].append("P")
+
+    def runs(sides: Mapping[str, Sequence[str]], count: int) -> dict[str, Outcome | list[Outcome]]:
+        return {case: [letter * count for letter in letters] for case, letters in sides.items()}
+
+    report = report_of(runs(here, 3), confirming=runs(here, 14), variants=variants, cases=cases)
+    older = report_of(runs(there, 10), variants=variants, cases=cases, started_at=STARTED_AT - 3600)
+    return summarize(report, gate, baseline_of(older))
+
+
+LOW = Gate(min_pass_rate=0.5)
+NET = replace(LOW, on_regression="net")
+
+
+def test_the_headline_counts_both_sides() -> None:
+    assert headline_of(upgrade(LOW)) == "12 cases better, 2 worse: a, b"
+    assert findings(upgrade(LOW)).short_headline == "12 cases better, 2 worse"
+    allowed = upgrade(replace(LOW, max_regressions=2))
+    assert headline_of(allowed).endswith("; 12 cases better, 2 worse (allowed): a, b")
+    warned = upgrade(replace(LOW, on_regression="warn"))
+    assert headline_of(warned) == "12 cases better, 2 worse: a, b"
+    assert headline_of(upgrade(LOW, a={"critical": True})) == (
+        "12 cases better, 2 worse: a (critical), b"
+    )
+
+
+def test_the_table_has_what_got_better_below_what_got_worse() -> None:
+    for text in (comment_of(upgrade(LOW)), markdown_of(upgrade(LOW))):
+        marks = re.findall(r"^\| (\W+?) \| <code>", text, re.MULTILINE)
+        assert marks == ["🔴"] * 2 + ["🟢"] * 10
+        assert "12 fixed cases" in text, "all of them are in a fold, as the table has the first"
+        assert "#### 🟢" not in text.partition("12 fixed cases")[0]
+
+
+def test_what_is_waived_is_told_with_what_the_whole_has_gained() -> None:
+    summary = upgrade(NET)
+    assert summary.verdict.status == "borderline"
+    assert headline_of(summary) == (
+        "12 cases better, 2 worse (waived): a, b; +18.9 points on the whole"
+    )
+    assert findings(summary).evidence.startswith("2 cases are waived (on_regression: net): ")
+    assert "better as a whole, p < 1e-09" in findings(summary).evidence
+    critical = upgrade(NET, a={"critical": True})
+    assert (critical.verdict.status, findings(critical).evidence) == ("fail", "")
+    assert headline_of(critical) == "12 cases better, 2 worse: a (critical), b"
+
+
+def test_of_several_variants_the_headline_says_which_one_waives() -> None:
+    assert headline_of(upgrade(NET, several=True)) == (
+        "12 cases better, 2 worse (waived) on agent: a, b; +18.9 points on agent"
+    )
+    allowed = upgrade(replace(NET, max_regressions=1), several=True, lost=["case 3"])
+    assert headline_of(allowed).startswith("12 cases better, 3 worse (waived or allowed): ")
+    red = upgrade(NET, several=True, lost=["a"])
+    assert headline_of(red) == "12 cases better, 2 worse: a on 2 variants, b on agent"
+    assert red.verdict.status == "fail"
 
 
 def test_cases_that_failed_for_the_same_reason_are_told_in_one_entry() -> None:

@@ -4,6 +4,7 @@ import re
 import shlex
 from typing import Any
 
+import comments
 import pages
 import pytest
 from factories import STARTED_AT, baseline_of, many, report_of
@@ -39,6 +40,27 @@ def test_broken_tags_are_named_with_their_cases() -> None:
         assert {case.id for case in each.cases} == {f"{name}-{number}" for number in range(1, 5)}
         assert {case.here for case in each.cases} == {"0/48"}
         assert {case.base for case in each.cases} <= {"16/18", "17/18", "18/18"}
+
+
+def test_what_got_better_is_named_beside_what_got_worse() -> None:
+    better = top_of(comments.regression()).better
+    assert [(case.id, case.base, case.here) for case in better.cases] == [
+        ("upgrade", "0/30", "3/3")
+    ]
+    page = html_of(comments.regression())
+    worse, gained = page.index('<b class="worse">worse</b>'), page.index('<b class="better">')
+    assert worse < page.index("#case=refund") < gained < page.index("#case=upgrade")
+    without = page_without_worse()
+    assert findings(without).cells["fixed"]
+    assert not top_of(without).better.cases
+    assert '<b class="better">' not in html_of(without)
+
+
+def page_without_worse() -> Summary:
+    """A report in which a case is fixed, and none is worse."""
+    steady = many((9, "PPP"))
+    base = report_of({"a": "F" * 10, **steady}, started_at=STARTED_AT - 60)
+    return summarize(report_of({"a": "PPPP", **steady}), None, baseline_of(base))
 
 
 def test_a_tag_that_explains_a_single_case_is_not_named() -> None:
