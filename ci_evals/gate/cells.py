@@ -1,7 +1,7 @@
 """The cells of a report, matched with those of a baseline."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -294,3 +294,20 @@ def _old_names(mine: Mapping[CellKey, ReportedCell], base: Baseline) -> Mapping[
             if candidates:
                 names[key] = candidates.pop(0)
     return names
+
+
+def waived_cells(named: Iterable[CellKey], better: Container[Variant]) -> frozenset[CellKey]:
+    """Return the named cells that block nothing.
+
+    A case is waived if every variant that it is worse on is better as a whole.
+
+    Args:
+        named: the cells that got worse.
+        better: the variants that are better as a whole.
+    """
+    cells = list(named)
+    blocking = set()
+    for case, provider, prompt in cells:
+        if Variant(provider, prompt) not in better:
+            blocking.add(case)
+    return frozenset(cell for cell in cells if cell[0] not in blocking)

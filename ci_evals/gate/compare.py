@@ -25,9 +25,9 @@ from ci_evals.gate.cells import (
     match_cells,
     match_variants,
     variants_of,
+    waived_cells,
 )
 from ci_evals.gate.differences import Differences, differences
-from ci_evals.gate.rises import waived_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey

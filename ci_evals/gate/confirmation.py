@@ -13,9 +13,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison, MatchedCase, match_cases
-from ci_evals.gate.cells import MatchedCell, Matching
-from ci_evals.gate.falls import Fall, widen_for
-from ci_evals.gate.rises import Rise, rise, waived_cells
+from ci_evals.gate.cells import MatchedCell, Matching, waived_cells
+from ci_evals.gate.falls import Fall, Rise, rise, widen_for
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally

@@ -1,4 +1,4 @@
-"""The test of a variant as a whole: is its pass rate below the base branch's reports?"""
+"""The tests of a variant as a whole: is its pass rate below the base branch's reports, or above?"""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ci_evals.gate.baseline import History, split_histories
 from ci_evals.gate.cells import MatchedCell
 from ci_evals.model.report import Tally
+from ci_evals.stats.differences import rise_p
 from ci_evals.stats.exact_tests import Table, exchange, weighted_lower, widen
 from ci_evals.stats.thresholds import MAX_EXACT_CUT_SUPPORT, POOL_CUT_ABOVE_P
 
@@ -79,3 +80,34 @@ def widen_for(overdispersion: float, runs: Iterable[Tally], planned: Iterable[Ta
     made = sum(tally.graded for tally in runs)
     usual = sum(tally.graded for tally in planned)
     return 1 + (overdispersion - 1) * made / usual
+
+
+class Rise(NamedTuple):
+    """The test of a rise.
+
+    Args:
+        against_history: the test of the same runs for a drop, against the pooled reports.
+        p: the p-value for "these are above".
+    """
+
+    against_history: Fall
+    p: float
+
+
+def rise(
+    cells: Sequence[tuple[Tally, History]],
+    overdispersion: float,
+    *,
+    further_rounds: bool = False,
+) -> Rise:
+    """Test cells of a variant for a rise, each from runs of the head and its history.
+
+    The base side is that of `fall`, so what main gained itself is not the change's.
+
+    Args:
+        cells: the cells.
+        overdispersion: how much more reports of the base vary than independent runs would.
+        further_rounds: the further rounds are among the runs, besides the planned ones.
+    """
+    found = fall(cells, overdispersion)._replace(further_rounds=further_rounds)
+    return Rise(found, widen(rise_p(found.tables), overdispersion))
