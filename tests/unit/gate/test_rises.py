@@ -15,6 +15,7 @@ from ci_evals.gate.verdict import decide, exit_code
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import MainNow
 from ci_evals.model.rules import Gate
+from ci_evals.stats.thresholds import RISE_P
 
 NET = Gate(on_regression="net")
 MAIN = MainNow(name="main (0123456)")
@@ -237,3 +238,39 @@ def test_further_rounds_that_are_missing_waive_nothing() -> None:
     assert not found.waived
     step = next_runs(made.cells, made.base, CONFIRM_RUNS, NET, is_whole=False)
     assert step is None
+
+
+def test_what_main_had_gained_before_waives_nothing() -> None:
+    """Its newest reports are above all older ones, so only these count for the variant."""
+    fates = cases(dies=1, gains=12)
+    gained = [(3, 3)] * 3 + [(0, 3)] * 7
+    histories = {str(n): gained if fate == GAINS else [(3, 3)] * 10 for n, fate in enumerate(fates)}
+    planned = {str(n): (3 * HERE[fate], 3) for n, fate in enumerate(fates)}
+    again = {str(n): (3 * HERE[fate], 3) for n, fate in enumerate(fates)} | {"0": (0, 14)}
+    head = head_of(planned, again)
+    lately = compare(head, base_of(histories), confirm_runs=CONFIRM_RUNS, rules=NET)
+    assert (lately.counts["regressed"], lately.waived) == (1, frozenset())
+    never = {case: (0, 30) if runs == gained else (30, 30) for case, runs in histories.items()}
+    found = compare(head, base_of(never), confirm_runs=CONFIRM_RUNS, rules=NET)
+    assert {case for case, *_ in found.waived} == {"0"}
+
+
+def test_reports_of_main_that_vary_widen_the_test_of_a_rise() -> None:
+    fates = cases(dies=1, gains=3)
+    head = head_of(
+        {str(n): (3 * HERE[fate], 3) for n, fate in enumerate(fates)},
+        {str(n): (3 * HERE[fate], 3) for n, fate in enumerate(fates)} | {"0": (0, 14)},
+    )
+    steady = {str(n): [(3 * ON_MAIN[fate], 3)] * 10 for n, fate in enumerate(fates)}
+    wobbling = {
+        case: [(1, 3) if int(case) > 30 and age % 2 else runs for age, runs in enumerate(reports)]
+        for case, reports in steady.items()
+    }
+    ps = []
+    for histories in (steady, wobbling):
+        base = base_of(histories)
+        [variant] = compare(head, base, confirm_runs=CONFIRM_RUNS, rules=NET).variants
+        assert variant.rise_p is not None
+        ps.append(variant.rise_p)
+        assert variant.better == (variant.rise_p <= RISE_P)
+    assert ps[0] < 1e-6 < ps[1]
