@@ -155,13 +155,11 @@ _BY_STATUS: Mapping[int, ErrorKind] = {
 }
 
 # Vendors report an empty account as 400 or 429, and Google a wrong key as 400.
-_NO_CREDIT = re.compile(
+_NO_CREDIT = (
     r"insufficient_quota|billing_(?:hard_limit|not_active|error)|credit balance is too low"
     r"|reached your specified API usage limits"
 )
-_NO_ACCESS = re.compile(
-    r"API_KEY_INVALID|API key (?:not valid|expired)|User location is not supported"
-)
+_NO_ACCESS = r"API_KEY_INVALID|API key (?:not valid|expired)|User location is not supported"
 
 _BY_CODE: Mapping[str, ErrorKind] = {
     **dict.fromkeys(
@@ -241,9 +239,9 @@ def kind_of_status(status: int, body: str = "") -> ErrorKind:
         status: a status outside 2xx.
         body: the text of the answer, in which vendors say more than by the status.
     """
-    if status in (400, 403, 429) and _NO_CREDIT.search(body):
+    if status in (400, 403, 429) and re.search(_NO_CREDIT, body):
         return "no_credit"
-    if status == 400 and _NO_ACCESS.search(body):
+    if status == 400 and re.search(_NO_ACCESS, body):
         return "auth"
     if status >= 500:
         return "server"

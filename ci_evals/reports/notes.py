@@ -10,6 +10,7 @@ from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Change, Comparison, NoComparison
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.run_errors import outage_sentences
+from ci_evals.gate.verdict import unanswered_variants
 from ci_evals.gate.wording.bars import unknown_budget_sentence
 from ci_evals.gate.wording.bases import (
     SourceSentence,
@@ -297,7 +298,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Gate changed", "; ".join(changed), brief=True)
     yield from drift_notes(summary)
     yield from _regrading_notes(comparison)
-    yield from _confirmation_notes(report, comparison)
+    yield from _confirmation_notes(report, comparison, summary.gate)
     for variant in comparison.variants:
         if variant.now is not None and not variant.fell and not variant.better:
             yield Note("Main now", variant_sentence(comparison, variant), brief=True)
@@ -449,7 +450,9 @@ def _changed_cases(summary: Summary, comparison: Comparison) -> Iterator[str]:
         yield f"in quarantine only here: {_list(hidden)}"
 
 
-def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
+def _confirmation_notes(
+    report: SuiteReport, comparison: Comparison, gate: Gate | None
+) -> Iterator[Note]:
     """`2 cells ran again, 3 further rounds of agent, 20 more runs: 1 regressed, 1 not worse`.
 
     For a variant with further rounds, only its suspects count as cells that ran again: those with
@@ -459,7 +462,11 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     if confirmation is None:
         suspects = comparison.counts.get("suspect", 0)
         if suspects and comparison.confirm_runs:
-            why = "the verdict was settled" if report.settled else "the run had ended"
+            why = "the run had ended"
+            if report.settled:
+                why = "the verdict was settled"
+            elif unanswered_variants(report, gate):
+                why = "too many runs errored"
             text = f"{number_of(suspects, 'suspect')} did not run again: {why}"
             yield Note("Not confirmed", text)
         return

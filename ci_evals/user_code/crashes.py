@@ -58,8 +58,8 @@ _HTTP_CLIENTS = frozenset(
     {"aiohttp", "httpcore", "httpcore2", "httpx", "httpx2", "requests", "urllib3"}
 )
 # Classes without a status: `APIConnectionError`, `ReadTimeoutError`, `ServiceRequestError`.
-_LOST = re.compile(r"Connect|Timeout|Transport|Service(?:Request|Response)Error|RetryError")
-_NO_CREDENTIALS = re.compile(r"Credentials|RefreshError|AuthenticationError|NotAuthenticated")
+_LOST = r"Connect|Timeout|Transport|Service(?:Request|Response)Error|RetryError"
+_NO_CREDENTIALS = r"Credentials|RefreshError|AuthenticationError|NotAuthenticated"
 
 
 def is_their_own(file: str) -> bool:
@@ -123,9 +123,9 @@ def _failure_in_sdk(error: BaseException) -> tuple[ErrorKind, int | None] | None
             return None
         return kind, status
     names = [each.__name__ for each in type(error).__mro__ if _package(each.__module__) in _SDKS]
-    if any(map(_NO_CREDENTIALS.search, names)):
+    if any(re.search(_NO_CREDENTIALS, name) for name in names):
         return "auth", None
-    if any(map(_LOST.search, names)):
+    if any(re.search(_LOST, name) for name in names):
         return "upstream", None
     return None
 

@@ -472,7 +472,7 @@ async def test_a_call_that_is_lost_after_a_tool_errors_the_run_and_what_was_paid
     (tmp_path / "shop.py").write_text(SHOP)
     usage = {"usage": {"prompt_tokens": 10, "completion_tokens": 1}}
     server.answers(
-        Scripted({**CALLS["openai"], **usage}), Scripted({"error": {"message": "no"}}, 400)
+        Scripted({**CALLS["openai"], **usage}), Scripted({"error": {"message": "no"}}, 403)
     )
     price = {"input_per_mtok": 1e6, "output_per_mtok": 0}
     write_suite(
@@ -484,7 +484,7 @@ async def test_a_call_that_is_lost_after_a_tool_errors_the_run_and_what_was_paid
     assert ended.code == 3, ended.out + ended.err
     result = result_in(tmp_path)
     assert result["status"] == "errored"
-    assert result["error"]["kind"] == "rejected"
+    assert result["error"]["kind"] == "auth"
     assert len(tool_steps(tmp_path)) == 1
     assert result["cost_usd"] == pytest.approx(10)
 
