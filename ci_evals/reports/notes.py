@@ -324,7 +324,7 @@ def _lack_notes(summary: Summary) -> Iterator[Note]:
     """Yield a note if no case can be named yet, unless the headline of a pass says so."""
     text = lack_of_history(summary.compared)
     if text and summary.verdict.status != "pass":
-        yield Note("Not named", text, brief=True)
+        yield Note("Names", text, brief=True)
 
 
 def _ruler_notes(summary: Summary) -> Iterator[Note]:

@@ -198,3 +198,13 @@ async def test_a_headline_says_from_which_report_on_a_case_can_be_named(
     change(tmp_path, passing | {"case-0": []})
     named = await run(tmp_path, "out", *bases)
     assert named.out.startswith("✗ FAIL  1 case regressed: case-0\n"), "as was said"
+
+
+async def test_a_verdict_that_is_not_green_says_it_in_a_note(tmp_path: Path) -> None:
+    passing: dict[str, Sequence[int]] = {f"case-{number}": ALWAYS for number in range(5)}
+    write_team(tmp_path, passing, runs=1, gate={"min_pass_rate": 0.8})
+    await run(tmp_path, "base")
+    change(tmp_path, passing | {"case-0": [], "case-1": []})
+    found = await run(tmp_path, "out", "base")
+    assert found.out.startswith("~ BORDERLINE  60 % passed, 80 % needed: could be luck; ")
+    assert "\nNames: too little history to name a case: from the second report of" in found.out
