@@ -438,7 +438,7 @@ async def test_without_scripts_everything_can_be_read(page_of: Callable[[str], s
             == 0
         )
         text = await tab.evaluate("document.body.innerText")
-    assert "2 cases regressed on gpt-5-mini: lost-package (critical), refund-full" in text
+    assert "1 case better, 2 worse on gpt-5-mini: lost-package (critical), refund-full" in text
     assert "We issue store credit of $42.00." in text
     assert "offers store credit instead of a refund" in text
 
