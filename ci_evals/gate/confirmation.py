@@ -366,10 +366,14 @@ class Confirmation(ABC):
         """The variants that may waive what is worse on them, each with all its cells.
 
         Their planned runs rose, and show no doubt that the variant is worse as a whole. There are
-        none where the verdict is red anyway: for a critical case, or for cases of other variants.
+        none where that changes nothing: the gate allows all that is worse, or the verdict is red
+        anyway, for a critical case or for cases of other variants.
         """
         named = [cell for cell in self.matching.cells if self.is_named(cell)]
-        if self.rules.on_regression != "net" or any(cell.head.critical for cell in named):
+        keys = {cell.head.key for cell in named}
+        allowed = self.rules.max_regressions
+        is_critical = any(cell.head.critical for cell in named)
+        if self.rules.on_regression != "net" or is_critical or _count_cases(keys) <= allowed:
             return {}
         weighed = {}
         for variant in dict.fromkeys(cell.head.variant for cell in named):
@@ -378,9 +382,7 @@ class Confirmation(ABC):
             found = rise(planned, self.matching.overdispersion(variant))
             if found.p <= LIKELY_RISE_P and found.against_history.p > DOUBT_P:
                 weighed[variant] = cells
-        keys = {cell.head.key for cell in named}
-        blocking = {key[0] for key in keys - waived_cells(keys, weighed)}
-        if len(blocking) > self.rules.max_regressions:
+        if _count_cases(keys - waived_cells(keys, weighed)) > allowed:
             return {}
         return weighed
 
@@ -477,6 +479,10 @@ class Confirmation(ABC):
     @abstractmethod
     def falls(self) -> Mapping[Variant, VariantFall]:
         """The test of each variant as a whole."""
+
+
+def _count_cases(cells: Iterable[CellKey]) -> int:
+    return len({case for case, *_ in cells})
 
 
 def _runs_of_suspect_case(case: MatchedCase) -> int:

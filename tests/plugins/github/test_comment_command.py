@@ -103,7 +103,7 @@ async def test_a_red_comment_turns_green_in_place(fake: FakeGitHub, tmp_path: Pa
         first.out
         == f"posted: https://github.com/{REPOSITORY}/pull/{NUMBER}#issuecomment-{comment.id}\n"
     )
-    assert "### ❌ 1 case regressed: <code>refund</code> (critical)" in comment.body
+    assert "### ❌ 1 case better, 1 worse: <code>refund</code> (critical)" in comment.body
     assert "actions/runs/100" in comment.body
 
     results(tmp_path, comments.passing())
@@ -152,7 +152,7 @@ async def test_a_dry_run_asks_nobody(fake: FakeGitHub, tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "comment", "--dry-run", environ=job(fake, tmp_path, token=""))
     assert ended.code == 0, ended.err
     assert ended.out.startswith("<!-- ci-evals:comment ")
-    assert "### ❌ 1 case regressed: <code>refund</code> (critical)" in ended.out
+    assert "### ❌ 1 case better, 1 worse: <code>refund</code> (critical)" in ended.out
     assert fake.calls == []
 
 

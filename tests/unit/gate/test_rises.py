@@ -206,6 +206,13 @@ def test_only_what_is_not_waived_counts_for_max_regressions() -> None:
     assert {case for case, *_ in made.comparison.waived} == {"0"}
 
 
+def test_what_the_gate_allows_needs_no_waiver() -> None:
+    made = PullRequest({"agent": cases(dies=2, gains=12)}, replace(NET, max_regressions=2))
+    assert made.found == []
+    assert made.reasons == ["suspects", "candidates"]
+    assert not made.comparison.waived
+
+
 def test_a_case_of_several_variants_is_waived_if_all_of_these_are_better() -> None:
     better = [DIES, *[GAINS] * 12, *[STEADY] * 27]
     level = [DIES, *[STEADY] * 39]
