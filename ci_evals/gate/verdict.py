@@ -246,17 +246,18 @@ def unanswered_variants(report: SuiteReport, gate: Gate | None) -> frozenset[Var
     """Return the variants that nothing is run of again, since too many of their runs errored.
 
     Repeats would only meet the same provider, or the same broken setup. Either there is no verdict
-    anyway, or the repeats themselves errored.
+    anyway, or the repeats themselves errored. Rounds that were withdrawn for an outage don't count:
+    the others had answers.
     """
     allowed = (gate or Gate()).max_error_rate
     no_verdict = too_many_errored(report, gate)
     found = set()
     for variant in report.plan.variants:
         cells = report.gated_cells_of(variant)
-        is_lost = no_verdict and _share_errored(report.counts(cells)) > exact(allowed)
+        is_lost = no_verdict and _share_lost(report, cells) > exact(allowed)
         if report.confirmation is not None:
-            repeats = report.confirmation.counts(cells)
-            is_lost = is_lost or _share_errored(repeats) > LOST_REPEATS_SHARE
+            share = _share_lost(report.confirmation, cells)
+            is_lost = is_lost or share > LOST_REPEATS_SHARE
         if is_lost:
             found.add(variant)
     return frozenset(found)
@@ -518,6 +519,16 @@ def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
 
 def _present(*clauses: str) -> tuple[str, ...]:
     return tuple(clause for clause in clauses if clause)
+
+
+def _share_lost(report: SuiteReport, cells: Sequence[int]) -> Fraction:
+    """Return the share of runs that errored, without those withdrawn for an outage."""
+    counts = report.counts(cells)
+    lost = 0
+    for result in report.results(report.indices("errored", cells)):
+        if result.error is not None and result.error.kind != "outage":
+            lost += 1
+    return _share(lost, counts.graded + counts.errored)
 
 
 def _share_errored(counts: Counts) -> Fraction:

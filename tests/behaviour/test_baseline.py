@@ -672,7 +672,8 @@ async def test_a_provider_that_was_given_up_confirms_nothing(tmp_path: Path) -> 
     cell = cell_in(tmp_path / "head", "case-0")
     assert (cell["confirm_runs"], cell["comparison"]["head"]) == (4, [0, 3])
     assert [rule["rule"] for rule in report_in(tmp_path / "head")["verdict"]["rules"]] == [
-        "variant"
+        "variant",
+        "repeats",
     ]
 
 

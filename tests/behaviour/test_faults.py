@@ -45,7 +45,7 @@ def api_at(url: str, api: str) -> Mapping[str, Any]:
         return chat(f"{url}/v1", api="responses")
     if api == "openai":
         return chat(f"{url}/v1")
-    return {"type": api, "model": "m", "base_url": url, "api_key": "none"}
+    return {"type": api, "model": "m", "base_url": url}
 
 
 def answering(odd: Scripted, *then: Scripted, api: str = "openai") -> Any:

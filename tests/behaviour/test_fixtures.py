@@ -209,7 +209,7 @@ async def test_a_failing_setup_makes_its_runs_errored_and_the_others_go_on(tmp_p
     assert "errored" in ended.out
     passed, errored = results_in(tmp_path)
     assert (passed["status"], errored["status"]) == ("passed", "errored")
-    assert errored["error"]["kind"] == "environment"
+    assert errored["error"]["kind"] == "setup"
     assert errored["error"]["message"].startswith(
         "setup shop:broken_for_b raised KeyError: 'no database' (shop.py:"
     )
