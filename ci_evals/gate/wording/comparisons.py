@@ -276,12 +276,11 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     rates = f"{name}pass rate {before} {where}, {here} here over {cases}"
     if variant.further_rounds:
         rates += f", with {FURTHER_ROUNDS} further rounds"
-    named = comparison.named_cases(variant.variant)
-    if variant.better:
-        text = f"{rates}; {_better_clause(comparison, variant)}"
-        return f"{text}; {_named_clause(named)}" if named else text
+    if variant.better:  # its names are waived, which another sentence says
+        return f"{rates}; {_better_clause(comparison, variant)}"
     if variant.now is not None:
         return _variant_now(comparison, variant, variant.now)
+    named = comparison.named_cases(variant.variant)
     if named and not variant.fell:
         return f"{rates}: {_named_clause(named)}"
     match comparison.change_of_variant(variant):
