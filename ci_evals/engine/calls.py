@@ -298,8 +298,9 @@ class Calls:
 
     def _lack_of_answer(self, response: Response) -> ProviderError | None:
         """Return what an answer lacks; None for a complete one."""
-        is_empty = not (response.output.strip() or response.tool_calls or response.files)
-        if not self._retries_empty or not is_empty:
+        if not self._retries_empty:
+            return None
+        if response.output.strip() or response.tool_calls or response.files:
             return None
         if response.finish_reason == "model_context_window_exceeded":
             text = "the request left no room for an answer in the model's context window"
