@@ -154,12 +154,20 @@ _BY_STATUS: Mapping[int, ErrorKind] = {
     429: "rate_limit",
 }
 
-# Vendors report an empty account as 400 or 429, and Google a wrong key as 400.
-_NO_CREDIT = (
-    r"insufficient_quota|billing_(?:hard_limit|not_active|error)|credit balance is too low"
-    r"|reached your specified API usage limits"
-)
-_NO_ACCESS = r"API_KEY_INVALID|API key (?:not valid|expired)|User location is not supported"
+# Vendors report an empty account or a wrong key as 400 or 429, too. Only the beginning of a message
+# counts: the rest may quote the request.
+_BY_SENTENCE: Mapping[str, ErrorKind] = {
+    "Your credit balance is too low": "no_credit",
+    "You have reached your specified API usage limits": "no_credit",
+    "insufficient_quota": "no_credit",
+    "API key expired": "auth",
+    "API key not valid": "auth",
+    "Incorrect API key provided": "auth",
+    "Invalid API key": "auth",
+    "The api_key client option must be set": "auth",
+    "This organization has been disabled": "auth",
+    "User location is not supported": "auth",
+}
 
 _BY_CODE: Mapping[str, ErrorKind] = {
     **dict.fromkeys(
@@ -194,17 +202,25 @@ _BY_CODE: Mapping[str, ErrorKind] = {
         "rate_limit",
     ),
     **dict.fromkeys(
-        ("billing_error", "billing_hard_limit_reached", "billing_not_active", "insufficient_quota"),
+        (
+            "arrearage",
+            "billing_error",
+            "billing_hard_limit_reached",
+            "billing_not_active",
+            "insufficient_quota",
+        ),
         "no_credit",
     ),
     **dict.fromkeys(
         (
+            "api_key_invalid",
             "authentication_error",
             "authentication_failed",
             "invalid_api_key",
             "permission_denied",
             "permission_error",
             "unauthenticated",
+            "unsupported_country_region_territory",
         ),
         "auth",
     ),
@@ -232,59 +248,81 @@ LOST_FINISHES = frozenset({"error", "insufficient_system_resource", "network_err
 """Reasons to finish an answer, with a status of 200, that mean that the provider broke down."""
 
 
-def kind_of_status(status: int, body: str = "") -> ErrorKind:
+class Reported(NamedTuple):
+    """What an error of a vendor says.
+
+    Args:
+        message: its message.
+        codes: HTTP statuses, or names such as `rate_limit_exceeded` or `RESOURCE_EXHAUSTED`, the
+            most telling one first.
+    """
+
+    message: str = ""
+    codes: tuple[object, ...] = ()
+
+
+def read_error(answer: object) -> Reported:
+    """Read the error in the JSON of an answer, in the shape of any vendor."""
+    if isinstance(answer, list) and answer:  # as Google wraps some errors
+        answer = answer[0]
+    if isinstance(answer, Mapping) and answer.get("error") is not None:
+        answer = answer["error"]
+    if isinstance(answer, str):
+        return Reported(answer)
+    if not isinstance(answer, Mapping):
+        return Reported()
+    codes = [answer.get(name) for name in ("code", "type", "status")]
+    details = answer.get("details")
+    if isinstance(details, list):
+        codes += [each.get("reason") for each in details if isinstance(each, Mapping)]
+    for name in ("message", "Message", "detail"):
+        if isinstance(answer.get(name), str):
+            return Reported(answer[name], tuple(codes))
+    return Reported("", tuple(codes))
+
+
+def kind_of_status(status: int, reported: Reported = Reported()) -> ErrorKind:  # noqa: B008  frozen
     """Return the kind of a refusal by HTTP.
 
     Args:
         status: a status outside 2xx.
-        body: the text of the answer, in which vendors say more than by the status.
+        reported: the error in the answer: vendors say more by it than by the status.
     """
-    if status in (400, 403, 429) and re.search(_NO_CREDIT, body):
-        return "no_credit"
-    if status == 400 and re.search(_NO_ACCESS, body):
-        return "auth"
+    if status in (400, 403, 429):
+        for code in reported.codes:
+            kind = _BY_CODE.get(str(code).lower())
+            if kind in ("no_credit", "auth", "rate_limit"):
+                return kind
+        for sentence, kind in _BY_SENTENCE.items():
+            if reported.message.startswith(sentence):
+                return kind
     if status >= 500:
         return "server"
     return _BY_STATUS.get(status, "not_found")
 
 
-def kind_behind_own_code(status: int, body: str = "") -> ErrorKind:
-    """Return the kind of an error that the team's own code ended with because a model API that it
-    uses refused a request: `crash` where the request, and so the change, is at fault.
+def kind_of_codes(reported: Reported) -> ErrorKind | None:
+    """Return the kind of an error by its codes; the first known one decides. None without one."""
+    for code in reported.codes:
+        name = str(code).lower()
+        if re.fullmatch(r"[45]\d\d", name):
+            return kind_of_status(int(name), reported)
+        kind = _BY_CODE.get(name)
+        if kind is None and name.startswith(_OF_REQUEST):
+            kind = "rejected"
+        if kind == "rejected":
+            return kind_of_status(400, reported)
+        if kind is not None:
+            return kind
+    return None
 
-    Args:
-        status: a status outside 2xx.
-        body: the text of the answer, or the message of an SDK or an agent.
+
+def kind_behind_own_code(kind: ErrorKind) -> ErrorKind:
+    """Return what an error of a model API is to the team's own code that ended with it: `crash`
+    where the request, and so the change, is at fault.
     """
-    kind = kind_of_status(status, body)
     if kind == "server":  # that of the model API, not the one under test
         return "upstream"
     if party_at_fault(kind, own_code=True) == "change":
         return "crash"
     return kind
-
-
-def kind_of_codes(*codes: object, message: str = "") -> ErrorKind:
-    """Return the kind of an error that an answer reports by codes of its own.
-
-    The first known code decides. Without one, the provider failed: nothing blames the change.
-
-    Args:
-        codes: HTTP statuses, or names such as `rate_limit_exceeded` or `RESOURCE_EXHAUSTED`.
-        message: the vendor's message.
-    """
-    for code in codes:
-        name = str(code).lower()
-        kind: ErrorKind
-        if re.fullmatch(r"[45]\d\d", name):
-            return kind_of_status(int(name), message)
-        if name in _BY_CODE:
-            kind = _BY_CODE[name]
-        elif name.startswith(_OF_REQUEST):
-            kind = "rejected"
-        else:
-            continue
-        if kind == "rejected":
-            return kind_of_status(400, f"{name} {message}")
-        return kind
-    return "server"

@@ -22,6 +22,21 @@ BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
 
 _OVERLOADED = frozenset({502, 503, 504, 529})
 
+# Reasons to end an empty answer that another attempt would only meet again.
+_WITHHELD = frozenset(
+    {
+        "blocklist",
+        "content_filter",
+        "content_filtered",
+        "guardrail_intervened",
+        "prohibited_content",
+        "recitation",
+        "refusal",
+        "safety",
+        "spii",
+    }
+)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -205,12 +220,16 @@ class Calls:
                     counted += self._record_failure(permit, error)
                     if not self._is_worth_another(error, counted):
                         self._record_loss(error)
+                        if answers:  # they were paid
+                            error.partial = _with_usage(answers)
                         raise LostError(error, error, watch.started_at, watch.elapsed_s, attempts)
                 made = Attempts(attempts + 1, error.short)
                 delay_s = self._delay_s(counted, error.retry_after_s)
                 self.retries[slot] = Retry(request.case.id, error, self._clock() + delay_s)
                 await self._wait(slot, delay_s)
         except StoppedError:
+            if answers:  # it is empty, but paid
+                return CallResult(_with_usage(answers), watch.started_at, watch.elapsed_s, made)
             cause = self.breaker.cause
             if cause is None:  # the run was stopped: the call has no result and may be resumed
                 raise
@@ -301,6 +320,8 @@ class Calls:
         if not self._retries_empty:
             return None
         if response.output.strip() or response.tool_calls or response.files:
+            return None
+        if str(response.finish_reason).lower() in _WITHHELD:
             return None
         if response.finish_reason == "model_context_window_exceeded":
             text = "the request left no room for an answer in the model's context window"

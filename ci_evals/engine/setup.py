@@ -254,7 +254,7 @@ def open_auxiliary(
     limiter = limiter or _limiter([options])
     provider = _open(options, resources.reporting_to(limiter))
     price = pricer(options)
-    calls = _calls(options, provider, suite, limiter, resources, price, own_code=False)
+    calls = _calls(options, provider, suite, limiter, resources, price, is_under_test=False)
     limit = _max_concurrency(options, suite)
     return AuxiliaryProvider(options, calls, limit=limit, timeout_s=timeout_s, price=price)
 
@@ -351,8 +351,7 @@ def _open_queues(
                 before = [stages[name] for name in options.before]
                 after = [stages[name] for name in options.after]
                 provider = StagedProvider(options, provider, price, before, after, resources.files)
-            own_code = options.own_code
-            calls = _calls(options, provider, suite, limiter, resources, price, own_code=own_code)
+            calls = _calls(options, provider, suite, limiter, resources, price, is_under_test=True)
             share = slots.share(_max_concurrency(options, suite))
             queues.append(Queue(options, calls, share, price))
     if problems:
@@ -429,7 +428,7 @@ def _calls(  # noqa: PLR0913  everything that calls of a provider depend on
     resources: EngineResources,
     price: Pricer,
     *,
-    own_code: bool,
+    is_under_test: bool,
 ) -> Calls:
     retries = options.retries
     if retries is None:
@@ -456,8 +455,8 @@ def _calls(  # noqa: PLR0913  everything that calls of a provider depend on
         retries=retries,
         # Code under test is not retried unless the suite asks for it: a retry hides its crashes.
         retries_crashes=options.retries is not None and not options.retried,
-        retries_empty=options.asks_again_if_empty,
-        own_code=own_code,
+        retries_empty=is_under_test and options.asks_again_if_empty,  # judges see to it themselves
+        own_code=is_under_test and options.own_code,
         max_tokens=getattr(options, "max_output_tokens", None),
         clock=time.monotonic,
         draw=draw,

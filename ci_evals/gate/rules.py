@@ -130,6 +130,7 @@ def rule_verdicts(
     excused_variants: Container[Variant] = ()
     if edited is not None:
         excused_cells, excused_variants = edited.excused
+    yield from _lost_repeats(report, comparison)
     yield from _regressions(rules, comparison, red, excused_cells)
     for variant in comparison.worse_variants():
         if variant.variant in excused_variants:
@@ -204,9 +205,9 @@ def _lack_of_comparison(rules: Gate, text: str) -> RuleVerdict:
 
 
 def _ungraded_cells(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:
-    """Yield a verdict if cases have no graded run, or suspects none among their repeats.
+    """Yield a verdict if cases have no graded run: they may have broken.
 
-    What has none may have broken. Critical cases are told apart, since they must be known.
+    Critical cases are told apart, since they must be known.
     """
     critical, others = [], []
     for cell, counts in enumerate(report.by_cell):
@@ -221,14 +222,29 @@ def _ungraded_cells(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:
         yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, critical))
     if others:
         yield RuleVerdict("ungraded", "borderline", ungraded_sentence(report, others))
-    if report.confirmation is not None:
-        repeated = report.confirmation.by_cell
-        lost = [
-            cell for cell, counts in enumerate(repeated) if counts.errored and not counts.graded
-        ]
-        if lost:
-            text = ungraded_repeats_sentence(report, lost)
-            yield RuleVerdict("repeats", "borderline", text)
+
+
+def _lost_repeats(report: SuiteReport, comparison: Comparison) -> Iterator[RuleVerdict]:
+    """Yield a verdict if repeats of suspects errored, so that these could not be confirmed."""
+    if report.confirmation is None:
+        return
+    suspects = {cell.key for cell in comparison.select("suspect") if not cell.cleared}
+    critical: list[int] = []
+    others: list[int] = []
+    for cell, counts in enumerate(report.confirmation.by_cell):
+        key = report.plan.key(cell)
+        if not counts.errored or key not in suspects:
+            continue
+        if comparison.by_key[key].critical:
+            critical.append(cell)
+        else:
+            others.append(cell)
+    if critical:
+        text = ungraded_repeats_sentence(report, critical)
+        yield RuleVerdict("repeats", "error", text)
+    if others:
+        text = ungraded_repeats_sentence(report, others)
+        yield RuleVerdict("repeats", "borderline", text)
 
 
 def _unknown_budgets(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:

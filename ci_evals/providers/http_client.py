@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from ci_evals.errors import ConfigError, Problem, ProviderError
-from ci_evals.faults import kind_of_status
+from ci_evals.faults import Reported, kind_of_status, read_error
 from ci_evals.providers.base import Resources
 from ci_evals.providers.http_headers import date_in, number_in, retry_after_s
 from ci_evals.providers.http_messages import (
@@ -282,14 +282,15 @@ async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) ->
     except (aiohttp.ClientError, OSError):
         body = b""  # the status says enough
     written = body.decode("utf-8", "replace")
-    message = _message(body) or written or response.reason or "no message"
+    reported = _error_in(written)
+    message = reported.message or written or response.reason or "no message"
     for name, value in sent.items():
         if re.search(_CREDENTIAL, name, re.IGNORECASE):
             credential = value.strip().rpartition(" ")[2]
             if len(credential) >= SHORTEST:
                 message = message.replace(credential, MASK)
     return ProviderError(
-        kind_of_status(status, written),
+        kind_of_status(status, reported),
         f"{place} answered {status}: {readable(message)}",
         status=status,
         retry_after_s=_retry_after_s(response.headers, body),
@@ -308,25 +309,11 @@ def _retry_after_s(headers: Mapping[str, str], body: bytes) -> float | None:
     return wait_s
 
 
-def _message(body: bytes) -> str | None:
-    """Return the message of an error: `error.message`, `error`, `message` or `detail`."""
+def _error_in(body: str) -> Reported:
     try:
-        answer = json.loads(body.decode("utf-8", "replace"))
+        return read_error(json.loads(body))
     except (ValueError, RecursionError):
-        return None
-    if isinstance(answer, list) and answer:  # as Google wraps some errors
-        answer = answer[0]
-    match answer:
-        case (
-            {"error": {"message": str(text)}}
-            | {"error": str(text)}
-            | {"message": str(text)}
-            | {"Message": str(text)}
-            | {"detail": str(text)}
-        ):
-            return text
-        case _:
-            return None
+        return Reported()
 
 
 def _address(url: URL, error: Exception) -> str:

@@ -20,7 +20,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 from yarl import URL
 
 from ci_evals.errors import ConfigError, ProviderError, describe_exception
-from ci_evals.faults import kind_behind_own_code
+from ci_evals.faults import kind_behind_own_code, kind_of_status
 from ci_evals.format import one_line
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.providers.answer import clean_text, encode_json
@@ -161,7 +161,7 @@ class McpTools:
         """Return the error of a server that refuses the client or is overloaded; None if a status
         comes with an error of the tool, as 400 and 404 may.
         """
-        kind = kind_behind_own_code(status)
+        kind = kind_behind_own_code(kind_of_status(status))
         if kind == "crash":
             return None
         text = f"{self.shown} answered a call of `{name}` with status {status}"

@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from yarl import URL
 
 from ci_evals.errors import ProviderError
-from ci_evals.faults import kind_of_codes
+from ci_evals.faults import kind_of_codes, read_error
 from ci_evals.model.fields import Bool, Many, Positive, Secret
 from ci_evals.model.response import Detail, Message
 from ci_evals.providers.answer import encode_json
@@ -329,21 +329,16 @@ class Endpoint:
             error: the error in the answer: a mapping, a text, or None.
             finish_reason: the reason for which the answer ended, if that is an error.
         """
-        message = ""
-        codes: list[object] = [finish_reason]
-        match error:
-            case str():
-                message = error
-            case Mapping():
-                message = str(error.get("message") or "")
-                codes = [error.get("code"), error.get("type"), error.get("status"), finish_reason]
-        kind = kind_of_codes(*codes, message=message)
-        for code in codes:
+        reported = read_error(error)
+        reported = reported._replace(codes=(*reported.codes, finish_reason))
+        # Without a known code, the provider failed: nothing blames the change.
+        kind = kind_of_codes(reported) or "server"
+        for code in reported.codes:
             if isinstance(code, int) and 400 <= code < 600:
-                text = f"{self.host} answered {code}: {readable(message) or 'no message'}"
-                return ProviderError(kind, text, status=code)
-        names = [code for code in codes if code and isinstance(code, str)]
-        why = ": ".join(filter(None, [*names[:1], message])) or "no reason given"
+                why = readable(reported.message) or "no message"
+                return ProviderError(kind, f"{self.host} answered {code}: {why}", status=code)
+        names = [code for code in reported.codes if code and isinstance(code, str)]
+        why = ": ".join(filter(None, [*names[:1], reported.message])) or "no reason given"
         return ProviderError(kind, f"{self.host} reported an error: {readable(why)}")
 
 

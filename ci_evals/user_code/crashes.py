@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,14 @@ from pathlib import Path
 from types import TracebackType
 
 from ci_evals.errors import CiEvalsError, describe_exception
-from ci_evals.faults import ErrorKind, kind_behind_own_code
+from ci_evals.faults import (
+    ErrorKind,
+    Reported,
+    kind_behind_own_code,
+    kind_of_codes,
+    kind_of_status,
+    read_error,
+)
 
 PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 """The start of the file names of ci-evals itself."""
@@ -44,7 +52,6 @@ _SDKS = frozenset(
         "ollama",
         "openai",
         "portkey_ai",
-        "pydantic_ai",
         "replicate",
         "together",
         "vertexai",
@@ -87,8 +94,11 @@ def failure_of_model_api(error: BaseException) -> tuple[ErrorKind, int | None] |
         return failures[0] if all(failures) else None
     for raised in _causes(error):
         if _is_of_sdk(type(raised)):
-            return _failure_in_sdk(raised)
-        if _is_lost_connection(raised) and _passed_through_sdk(raised.__traceback__):
+            status = _status_of(raised)
+            kind = _kind_in_sdk(raised, status)
+            if kind is not None:
+                return None if kind == "crash" else (kind, status)
+        elif _is_lost_connection(raised) and _was_raised_in_sdk(raised.__traceback__):
             return "upstream", None
     return None
 
@@ -105,7 +115,13 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _is_of_sdk(kind: type) -> bool:
     """Return True if a class, or one that it inherits from, is a vendor's."""
-    return any(_package(each.__module__) in _SDKS for each in kind.__mro__)
+    return any(_package(each.__module__) in _SDKS and _is_installed(each) for each in kind.__mro__)
+
+
+def _is_installed(kind: type) -> bool:
+    """Return True unless the class is of a module of the team's own, which may have any name."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return file is None or not is_their_own(file)
 
 
 def _package(module: str) -> str:
@@ -115,19 +131,33 @@ def _package(module: str) -> str:
     return first
 
 
-def _failure_in_sdk(error: BaseException) -> tuple[ErrorKind, int | None] | None:
-    status = _status_of(error)
+def _kind_in_sdk(error: BaseException, status: int | None) -> ErrorKind | None:
+    """Return the kind of an SDK's error; None if it says too little."""
+    reported = _reported_by(error)
     if status is not None:
-        kind = kind_behind_own_code(status, str(error))
-        if kind == "crash":
-            return None
-        return kind, status
+        return kind_behind_own_code(kind_of_status(status, reported))
+    kind = kind_of_codes(reported)  # of an error in a stream, which began with 200
+    if kind is not None:
+        return kind_behind_own_code(kind)
     names = [each.__name__ for each in type(error).__mro__ if _package(each.__module__) in _SDKS]
     if any(re.search(_NO_CREDENTIALS, name) for name in names):
-        return "auth", None
+        return "auth"
     if any(re.search(_LOST, name) for name in names):
-        return "upstream", None
+        return "upstream"
+    if kind_of_status(400, reported) == "auth":  # no request was made, for want of a key
+        return "auth"
     return None
+
+
+def _reported_by(error: BaseException) -> Reported:
+    """Return what the API said, which each SDK keeps in a place of its own."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # botocore
+        response = response.get("Error", {})
+        return Reported(str(response.get("Message")), (response.get("Code"),))
+    reported = read_error(getattr(error, "body", None))
+    codes = (getattr(error, "code", None), getattr(error, "type", None), *reported.codes)
+    return Reported(reported.message or str(error), codes)
 
 
 def _status_of(error: BaseException) -> int | None:
@@ -153,13 +183,16 @@ def _is_lost_connection(error: BaseException) -> bool:
     return _package(kind.__module__) in _HTTP_CLIENTS and getattr(error, "response", None) is None
 
 
-def _passed_through_sdk(frames: TracebackType | None) -> bool:
-    """Return True if an SDK called what raised the error: the team's own code may call, too."""
+def _was_raised_in_sdk(frames: TracebackType | None) -> bool:
+    """Return True if an SDK called what raised the error, with none of the team's code between."""
+    found = False
     while frames is not None:
         if _package(str(frames.tb_frame.f_globals.get("__name__"))) in _SDKS:
-            return True
+            found = True
+        elif is_their_own(frames.tb_frame.f_code.co_filename):
+            found = False
         frames = frames.tb_next
-    return False
+    return found
 
 
 def is_setup_error(error: BaseException) -> bool:

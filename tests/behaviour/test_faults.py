@@ -67,9 +67,20 @@ async def server() -> AsyncIterator[FakeServer]:
         yield found
 
 
+def installed(folder: Path) -> Mapping[str, str]:
+    """The environment in which the packages of `PACKAGES` are installed."""
+    return {"PYTHONPATH": str(folder / "site-packages")}
+
+
+def install_packages(folder: Path) -> None:
+    write_files(folder / "site-packages", PACKAGES)
+
+
 async def run(folder: Path, out: str = "out") -> tuple[Finished, dict[str, Any]]:
     """Run the suite; return how it ended, and the result of the odd case."""
-    ended = await ci_evals(folder, "run", "--out", out, constants=HURRIED)
+    ended = await ci_evals(
+        folder, "run", "--out", out, constants=HURRIED, environ=installed(folder)
+    )
     assert ended.code in (0, 1, 3), ended.err
     odd = [each for each in journaled(folder / out) if each["case"] == ODD]
     return ended, {"attempts": 1, **odd[-1]}
@@ -87,6 +98,8 @@ async def run(folder: Path, out: str = "out") -> tuple[Finished, dict[str, Any]]
         (400, {"error": {"message": "the prompt was filtered", "code": "content_filter"}}),
         (413, {"error": {"message": "the request is too large"}}),
         (422, {"detail": "the field `stop` is not supported"}),
+        (400, {"error": {"message": "no tool 'x'; asked: what is insufficient_quota?"}}),
+        (400, {"error": {"message": "asked: Incorrect API key provided", "type": "invalid"}}),
     ],
 )
 async def test_a_request_that_is_refused_for_good_is_the_changes(
@@ -134,6 +147,8 @@ async def test_other_refusals_are_the_providers_and_leave_the_case_unchecked(
     [
         (400, "Your credit balance is too low to access the API.", "no_credit"),
         (400, "API key not valid. Please pass a valid API key.", "auth"),
+        (400, "Incorrect API key provided: xai-123.", "auth"),
+        (400, "This organization has been disabled.", "auth"),
         (429, "insufficient_quota: check your plan", "no_credit"),
     ],
 )
@@ -219,10 +234,14 @@ async def test_an_empty_answer_is_asked_for_again_and_then_graded(
 # The classes of the vendors' packages, as far as faults are told by them.
 PACKAGES = {
     "openai/__init__.py": """
-class APIError(Exception): pass
+class OpenAIError(Exception): pass
+class APIError(OpenAIError):
+    def __init__(self, text, body=None):
+        super().__init__(text)
+        self.body = body
 class APIStatusError(APIError):
-    def __init__(self, status, text):
-        super().__init__(f"Error code: {status} - {text}")
+    def __init__(self, status, text, body=None):
+        super().__init__(f"Error code: {status} - {text}", body or {"message": text})
         self.status_code = status
 class APIConnectionError(APIError): pass
 """,
@@ -236,6 +255,8 @@ class APIError(Exception):
 import socket
 def connect(port):
     socket.create_connection(("127.0.0.1", port))
+def call(tool):
+    return tool()
 """,
     "azure/core/exceptions.py": """
 class AzureError(Exception): pass
@@ -272,6 +293,21 @@ RAISED = {
     "openai quota": (
         "import openai; raise openai.APIStatusError(429, 'insufficient_quota')",
         "no_credit",
+    ),
+    "openai in a stream": (
+        "import openai; raise openai.APIError('x', {'type': 'server_error', 'message': 'gone'})",
+        "upstream",
+    ),
+    "openai without a key": (
+        "import openai; raise openai.OpenAIError('The api_key client option must be set')",
+        "auth",
+    ),
+    "anthropic in a stream": (
+        (
+            "import openai; body = {'error': {'type': 'overloaded_error'}};"
+            " raise openai.APIStatusError(200, 'x', body)"
+        ),
+        "upstream",
     ),
     "openai 409": ("import openai; raise openai.APIStatusError(409, 'conflict')", "upstream"),
     "openai connection": ("import openai; raise openai.APIConnectionError('gone')", "upstream"),
@@ -318,6 +354,12 @@ OWN = {
     "openai 404": "import openai; raise openai.APIStatusError(404, 'no such model')",
     "openai without a status": "import openai; raise openai.APIError('strange')",
     "own connection": "socket.create_connection(('127.0.0.1', 1))",
+    "own module with a vendor's name": "import replicate; replicate.connect()",
+    "own tool called by an SDK": "from google.genai import client; client.call(lambda: 1 / 0)",
+    "own connection in an SDK": (
+        "from google.genai import client;"
+        " client.call(lambda: socket.create_connection(('127.0.0.1', 1)))"
+    ),
     "own time-out": "raise TimeoutError('my index')",
     "own requests": "import requests; requests.get('http://127.0.0.1:1')",
     "own class": "raise type('APIStatusError', (Exception,), {'status_code': 429})()",
@@ -328,7 +370,9 @@ OWN = {
 
 
 def write_raising(folder: Path, statement: str, **settings: Any) -> None:
-    write_files(folder, PACKAGES)
+    install_packages(folder)
+    own = "class ConnectTimeout(Exception): pass\ndef connect(): raise ConnectTimeout('store')\n"
+    write_files(folder, {"replicate.py": own})
     write_files(folder, {"agent.py": RAISING.format(statement=statement)})
     write_suite(folder, questions(), providers=[AGENT], **settings)
 
@@ -351,7 +395,7 @@ async def test_what_else_a_function_raises_is_the_changes(raised: str, tmp_path:
 
 
 async def test_a_check_that_a_model_api_refuses_is_no_verdict(tmp_path: Path) -> None:
-    write_files(tmp_path, PACKAGES)
+    install_packages(tmp_path)
     check = (
         "def refused(output):\n    import openai\n    raise openai.APIStatusError(429, 'slow')\n"
     )
@@ -370,7 +414,7 @@ async def test_a_check_that_a_model_api_refuses_is_no_verdict(tmp_path: Path) ->
 async def test_a_provider_that_refused_much_is_named_and_nothing_is_asked_again(
     tmp_path: Path,
 ) -> None:
-    write_files(tmp_path, PACKAGES)
+    install_packages(tmp_path)
     write_files(tmp_path, {"agent.py": "def answer(question):\n    return 'Paris'\n"})
     gate = {"min_pass_rate": 0.5}
     write_suite(tmp_path, questions(), providers=[AGENT], runs=3, gate=gate)
@@ -385,14 +429,14 @@ def answer(question, request):
     return "Rome" if question.endswith("10") and request.run == 1 else "Paris"
 """
     write_files(tmp_path, {"agent.py": refusing})
-    ended = await ci_evals(tmp_path, "run", "--baseline", "base")
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", environ=installed(tmp_path))
     assert ended.code == 3, ended.out
     assert "not checked: agent refused 30 of 75 runs (429)" in ended.unwrapped
     assert len((tmp_path / "calls").read_text()) == 3 * CASES
 
 
 async def test_repeats_end_where_the_provider_refuses_them(tmp_path: Path) -> None:
-    write_files(tmp_path, PACKAGES)
+    install_packages(tmp_path)
     write_files(tmp_path, {"agent.py": "def answer(question):\n    return 'Paris'\n"})
     write_suite(tmp_path, questions(), providers=[AGENT], runs=3, max_concurrency=1)
     await ci_evals(tmp_path, "run", "--out", "base", "--runs", "10")
@@ -409,9 +453,54 @@ def answer(question):
     return "Rome" if int(question[-2:]) < 4 else "Paris"
 """
     write_files(tmp_path, {"agent.py": refusing})
-    ended = await ci_evals(tmp_path, "run", "--baseline", "base")
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", environ=installed(tmp_path))
     assert len((tmp_path / "calls").read_text()) == 3 * CASES + 4 * 4
     assert "not checked, since the repeats errored: c00, c01, c02, c03" in ended.unwrapped
+
+
+async def test_a_suspect_of_which_some_repeats_were_refused_is_not_green(tmp_path: Path) -> None:
+    install_packages(tmp_path)
+    write_files(tmp_path, {"agent.py": "def answer(question):\n    return 'Paris'\n"})
+    gate = {"min_pass_rate": 0.5}
+    write_suite(tmp_path, questions(), providers=[AGENT], runs=2, max_concurrency=1, gate=gate)
+    await ci_evals(tmp_path, "run", "--out", "base", "--runs", "2")
+    refusing = """
+from collections import Counter
+asked = Counter()
+def answer(question):
+    import openai
+    asked[question] += 1
+    if "07" not in question:
+        return "Paris"
+    if asked[question] > 5:
+        raise openai.APIStatusError(429, "slow down")
+    return "Rome"
+"""
+    write_files(tmp_path, {"agent.py": refusing})
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", environ=installed(tmp_path))
+    assert "~ BORDERLINE  not checked, since the repeats errored: c07" in ended.headline, ended.out
+
+
+async def test_an_empty_answer_before_an_outage_was_paid(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 5}
+    empty = {"message": {"content": ""}, "finish_reason": "stop"}
+    server.answers(
+        answering(Scripted({"model": "m", "choices": [empty], "usage": usage}), Scripted({}, 503))
+    )
+    price = {"input_per_mtok": 1e6, "output_per_mtok": 0}
+    write_suite(tmp_path, questions(), providers=[chat(f"{server.url}/v1", price=price)], retries=1)
+    _, odd = await run(tmp_path)
+    assert (odd["status"], odd["cost_usd"]) == ("errored", 10)
+
+
+async def test_a_filtered_answer_is_not_asked_for_again(server: FakeServer, tmp_path: Path) -> None:
+    filtered = {"message": {"content": ""}, "finish_reason": "content_filter"}
+    server.answers(answering(Scripted({"model": "m", "choices": [filtered]})))
+    write_suite(tmp_path, questions(), providers=[chat(f"{server.url}/v1")], retries=2)
+    _, odd = await run(tmp_path)
+    assert (odd["status"], odd["attempts"]) == ("failed", 1)
 
 
 async def test_a_setup_that_always_fails_for_a_case_leaves_it_unchecked(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from ci_evals.errors import ProviderError
-from ci_evals.faults import kind_of_codes
+from ci_evals.faults import Reported, kind_of_codes
 from ci_evals.model.fields import NonEmpty
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
@@ -229,7 +229,8 @@ class Converse:
             case {event.name: {"message": str(message)}}:
                 why = f"{event.name}: {message}"
         text = f"{self._endpoint.host} broke off its stream: {readable(why)}"
-        return ProviderError(kind_of_codes(event.name, message=message), text)
+        kind = kind_of_codes(Reported(message, (event.name,))) or "server"
+        return ProviderError(kind, text)
 
 
 # What is sent.

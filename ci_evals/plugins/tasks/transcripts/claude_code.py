@@ -1,9 +1,10 @@
 """Claude Code: `claude -p --output-format stream-json --verbose`, or `json`."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ci_evals.faults import ErrorKind, kind_behind_own_code
+from ci_evals.faults import ErrorKind, kind_behind_own_code, kind_of_status
 from ci_evals.model.response import Step, Usage
 from ci_evals.plugins.tasks.transcripts.reader import (
     TranscriptReader,
@@ -44,15 +45,18 @@ class ClaudeCode(TranscriptReader):
         "Prompt is too long": "rejected",
         "Credit balance is too low": "no_credit",
         "You've hit your": "no_credit",  # session, weekly or usage limit
-        "usage limit reached": "no_credit",
+        "Claude AI usage limit reached": "no_credit",
+        "Claude usage limit reached": "no_credit",
         "Not logged in": "auth",
         "Please run /login": "auth",
         "Please login again": "auth",
         "Invalid API key": "auth",
-        "disabled organization": "auth",
+        "This organization has been disabled": "auth",
+        "Your organization has been disabled": "auth",
         "Authentication error": "auth",
         "Repeated 529 Overloaded": "upstream",
-        "experiencing high load": "upstream",
+        "Opus is experiencing high load": "upstream",
+        "We are experiencing high load": "upstream",
         "Request timed out": "upstream",
         "Connection error": "upstream",
         "Unable to connect to API": "upstream",
@@ -169,13 +173,15 @@ class ClaudeCode(TranscriptReader):
             self.fail(own_words, kind=kind, status=status or status_in(own_words))
             return
         if kind is None and status is not None:
-            kind = kind_behind_own_code(status)
+            kind = kind_behind_own_code(kind_of_status(status))
         self.fail(result or self.output or subtype, kind=kind or "crash", status=status)
 
 
 def _are_own(words: str) -> bool:
     """Return True for words of the command itself, where no message says whose they are."""
-    return words.startswith(("API Error", *ClaudeCode.sentences))
+    return re.match(r"API Error: \d{3}\b", words) is not None or words.startswith(
+        tuple(ClaudeCode.sentences)
+    )
 
 
 def _usage(counts: Mapping[str, Any]) -> Usage | None:

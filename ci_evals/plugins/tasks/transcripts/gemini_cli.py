@@ -6,7 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from ci_evals.errors import ProviderError
-from ci_evals.faults import ErrorKind, kind_behind_own_code
+from ci_evals.faults import (
+    ErrorKind,
+    Reported,
+    kind_behind_own_code,
+    kind_of_status,
+    read_error,
+)
 from ci_evals.model.response import Response, Step, Usage
 from ci_evals.plugins.tasks.transcripts.reader import (
     TranscriptReader,
@@ -165,7 +171,8 @@ class GeminiCli(TranscriptReader):
             self._fail_by_exit(exit_status, message)
         elif exit_status in _HTTP_EXITS:
             status = _HTTP_EXITS[exit_status]
-            kind = kind_behind_own_code(status, f"{message} {failure.detail}")
+            said = _message_of_api(f"{message} {failure.detail}")
+            kind = kind_behind_own_code(kind_of_status(status, Reported(said)))
             if kind != "crash":
                 self.fail(message, kind=kind, status=status)
 
@@ -177,14 +184,13 @@ class GeminiCli(TranscriptReader):
 
 
 def _message_of_api(message: str) -> str:
-    """Return the API's own message in `[API Error: {"error": {"message": …}}]`; else `message`."""
+    """Return the API's own message in `[API Error: …]`, which may be in JSON; else `message`."""
+    plain = message.removeprefix("[API Error: ").removesuffix("]")
     try:
         answer = json.loads(message[message.find("{") : message.rfind("}") + 1])
     except (ValueError, RecursionError):
-        return message
-    if not isinstance(answer, Mapping):
-        return message
-    return text_at(mapping_of(answer, "error"), "message") or message
+        return plain
+    return read_error(answer).message or plain
 
 
 def _seconds(timestamp: object) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from ci_evals import registry
 from ci_evals.errors import ProviderError
-from ci_evals.faults import ErrorKind, kind_behind_own_code
+from ci_evals.faults import ErrorKind, Reported, kind_behind_own_code, kind_of_status
 from ci_evals.format import number_of, one_line
 from ci_evals.model.response import MAX_TOKENS, Response, Step, Usage
 from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS, as_response, encode_json
@@ -48,8 +48,8 @@ class TranscriptReader:
     """What to do if the agent has no access to its model, for messages."""
 
     sentences: ClassVar[Mapping[str, ErrorKind]] = {}
-    """Errors that the agent's program reports in words only: the beginning or a part of its
-    sentence, and what it means. The first one that fits decides."""
+    """Errors that the agent's program reports in words only: the beginning of its sentence, and
+    what it means. The rest may quote a tool or the model."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -112,11 +112,11 @@ class TranscriptReader:
     def _kind_of(self, message: str, status: int | None) -> ErrorKind:
         words = message.replace("\u2019", "'")  # Codex writes either apostrophe
         for sentence, kind in self.sentences.items():
-            if sentence in words:
+            if words.removeprefix("API Error: ").startswith(sentence):
                 return kind
         if status is None:
             return "crash"
-        return kind_behind_own_code(status, message)
+        return kind_behind_own_code(kind_of_status(status, Reported(message)))
 
     def add_step(self, step: Step) -> None:
         """Add a step. Long texts are cut, and steps beyond `MAX_STEPS` are only counted."""
@@ -308,9 +308,13 @@ def _failure_of(
 
 
 def status_in(message: str) -> int | None:
-    """Return the HTTP status in a message of an agent's program: `status 429`, `"code": 429`."""
-    named = r"\b(?:status|code|API Error|rejected)\b"
-    status = re.search(named + r"\W{1,8}(?:code\W{1,3})?([45]\d\d)\b", message)
+    """Return the HTTP status in a message of an agent's program.
+
+    Only its own forms count, such as `unexpected status 429` or `"code": 429`: a message may quote
+    a tool or the model.
+    """
+    forms = r'(?:(?:unexpected|last) status:?|API Error:|rejected \(|"(?:code|status)":)'
+    status = re.search(forms + r"\s*([45]\d\d)\b", message)
     if status is None:
         return None
     return int(status[1])
