@@ -4,6 +4,9 @@ Code under test runs in the process of the command: `os._exit(0)`, an `exec`, an
 a crash in it ends the command with a status that says nothing about the gate. Therefore the console
 script runs the command in a child, which writes its exit code to a file as its last act. Without
 that file there is no verdict (docs/decisions/0020).
+
+Code under test may also keep that process alive, by a thread after the report or a computation that
+no signal interrupts. The parent ends it then.
 """
 
 import json
@@ -12,21 +15,33 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
-from threading import Thread
+from threading import Event, Thread, Timer
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 from ci_evals.errors import EXIT_CODES, StorageError
+from ci_evals.format import join_first
+from ci_evals.streams import say
 
 _FOLDER = "_CI_EVALS_WATCHDOG_FOLDER"
 _LIFELINE = "_CI_EVALS_WATCHDOG_LIFELINE"
 """The variables that tell a child on Windows, which is not forked, that it is one."""
 _EXIT_CODE = "exit-code"
 _NOTE = "note.json"
+_LINGERING = "lingering"
 _KILLED = 137  # the exit code that shells report for SIGKILL
+_MOST_NAMED = 3
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+LINGER_S = 5.0
+"""Seconds that threads and exit handlers of code under test may take after the report."""
+SECOND_SIGNAL_S = 2.0
+"""Seconds after a second signal, in which a command ends that runs Python code at all."""
 
 
 class Unproven(NamedTuple):
@@ -41,11 +56,24 @@ class Unproven(NamedTuple):
     note: Mapping[str, Any]
 
 
+class _End(NamedTuple):
+    """The end of the child.
+
+    Attributes:
+        status: its exit status; negative if a signal ended it.
+        interrupted: a signal was passed on to it.
+    """
+
+    status: int
+    interrupted: bool
+
+
 class _Watched(NamedTuple):
     """This process, if it is the child of a watchdog."""
 
     folder: Path
     pid: int  # a process that code under test forks inherits everything else
+    proof: int | None = None  # the end of a pipe that tells the parent of the proof
 
 
 _watched: _Watched | None = None
@@ -54,22 +82,23 @@ _watched: _Watched | None = None
 def watch(command: Callable[[], NoReturn], report: Callable[[Unproven], int]) -> NoReturn:
     """Run a command in a child process, and exit with the code that it proves.
 
-    Signals are passed on to the child. If this process is killed, so is the child.
+    Signals are passed on to the child, and a second one ends it whatever it does. If this process
+    is killed, so is the child. What still runs some seconds after the proof is ended as well.
 
     Args:
         command: runs the command, calls `prove_exit_code` and exits.
         report: reports that the child ended without a proof, and returns the exit code.
     """
     folder = Path(mkdtemp(prefix="ci-evals-"))
-    status = _run_in_child(command, folder)
+    end = _run_in_child(command, folder)
     try:
         code = int((folder / _EXIT_CODE).read_text(encoding="ascii"))
     except (OSError, ValueError):
-        code = status
-        # A second signal ends the child at once, before it can prove anything. None of these codes
-        # looks like a verdict, so the status is enough.
-        if status not in EXIT_CODES.values():
-            code = report(Unproven(status, _read_note(folder)))
+        code = end.status
+        # A second signal ends the child at once, before it can prove anything. Without one, code
+        # under test has chosen this status.
+        if not end.interrupted or end.status not in EXIT_CODES.values():
+            code = report(Unproven(end.status, _read_note(folder)))
     shutil.rmtree(folder, ignore_errors=True)
     sys.exit(code)
 
@@ -79,6 +108,22 @@ def prove_exit_code(code: int) -> None:
     # A copy that code under test has forked must not decide for the command.
     if _watched is not None and _watched.pid == os.getpid():
         _write(_watched.folder / _EXIT_CODE, str(code))
+        _write(_watched.folder / _LINGERING, "\n".join(_lingering()))
+        if _watched.proof is not None:
+            os.write(_watched.proof, b"1")  # not closed: a fork by code under test may have it, too
+
+
+def _lingering() -> list[str]:
+    """Return the names of threads and processes that Python waits for at its end."""
+    names = [
+        f"thread {thread.name}"
+        for thread in threading.enumerate()
+        if thread is not threading.main_thread() and not thread.daemon
+    ]
+    processes = sys.modules.get("multiprocessing")
+    if processes is not None:
+        names += [f"process {child.name}" for child in processes.active_children()]
+    return names
 
 
 def leave_note(note: Mapping[str, Any]) -> None:
@@ -117,9 +162,14 @@ def _read_note(folder: Path) -> Mapping[str, Any]:
     return note
 
 
-def _become_child(folder: Path, lifeline: int) -> None:
+def _become_child(folder: Path, lifeline: int, proof: int | None = None) -> None:
     global _watched  # noqa: PLW0603  a process is watched or it is not
-    _watched = _Watched(folder, os.getpid())
+    _watched = _Watched(folder, os.getpid(), proof)
+    if sys.platform == "linux":
+        # The thread below can't run while code under test holds the interpreter's lock.
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     Thread(target=_die_with_parent, args=(lifeline,), name="ci-evals-lifeline", daemon=True).start()
 
 
@@ -132,8 +182,8 @@ def _die_with_parent(lifeline: int) -> None:
 if sys.platform == "win32":
     import msvcrt
 
-    def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> int:
-        """Start this command line once more, and return the exit status of that process.
+    def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> _End:
+        """Start this command line once more, and return how that process ended.
 
         Windows has no fork.
         """
@@ -150,16 +200,15 @@ if sys.platform == "win32":
         options = ["-P"] if sys.flags.safe_path else []
         again = [sys.executable, *options, "-m", "ci_evals", *sys.argv[1:]]
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the console sends a Ctrl-C to the child, too
-        return subprocess.run(again, env=environ, close_fds=False, check=False).returncode  # noqa: S603  itself
+        ended = subprocess.run(again, env=environ, close_fds=False, check=False)  # noqa: S603  itself
+        return _End(ended.returncode, interrupted=True)  # nobody knows: the console sends signals
 
 else:
 
-    def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> int:
-        """Run a command in a fork of this process, and return its exit status.
-
-        The status is negative if a signal ended the child that this process has not passed on.
-        """
+    def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> _End:
+        """Run a command in a fork of this process, and return how it ended."""
         lifeline, end_of_parent = os.pipe()
+        proven, proof = os.pipe()
         signals = [*EXIT_CODES, signal.SIGTSTP]
         # Signals that are ignored, as under `nohup`, stay ignored.
         awaited = {number for number in signals if signal.getsignal(number) is not signal.SIG_IGN}
@@ -171,17 +220,22 @@ else:
         child = os.fork()
         if child == 0:
             os.close(end_of_parent)  # else the child would keep its own lifeline open
+            os.close(proven)
             # The terminal sends a Ctrl-C to every process of its session. In one of its own, the
             # child gets it once, from the parent.
             os.setsid()
             # Started while signals are blocked, so that they go to the main thread, which handles
             # them.
-            _become_child(folder, lifeline)
+            _become_child(folder, lifeline, proof)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             command()
+        os.close(proof)
+        has_ended = Event()
+        ender = Thread(target=_end_lingering, args=(child, proven, folder, has_ended), daemon=True)
+        ender.start()
         ended = 0
-        passed_on: set[int] = set()
+        passed_on: list[int] = []
         while not ended:
             received = signal.sigwait(awaited)
             if received == signal.SIGCHLD:  # also sent when the child is stopped or continued
@@ -194,12 +248,35 @@ else:
                 os.kill(child, signal.SIGCONT)
             else:
                 os.kill(child, received)
-                passed_on.add(received)
+                passed_on.append(received)
+                if len(passed_on) > 1:  # which ends the command, if it runs Python code at all
+                    killer = Timer(SECOND_SIGNAL_S, _kill_group, [child])
+                    killer.daemon = True
+                    killer.start()
+        has_ended.set()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         ending = os.waitstatus_to_exitcode(status)
-        if -ending in passed_on:  # the command does not handle it: a user's signal is not a crash
-            return EXIT_CODES[signal.Signals(-ending)]
-        return ending
+        # The command does not handle it, or can't: a user's signal is not a crash.
+        if passed_on and -ending in {*passed_on, signal.SIGKILL}:
+            ending = EXIT_CODES[signal.Signals(passed_on[0])]
+        return _End(ending, interrupted=bool(passed_on))
+
+    def _end_lingering(child: int, proven: int, folder: Path, has_ended: Event) -> None:
+        """End the child some time after its proof, and say what was still running."""
+        is_proven = os.read(proven, 1)
+        if not is_proven or has_ended.wait(LINGER_S):
+            return
+        names: list[str] = []
+        with suppress(OSError):
+            names = (folder / _LINGERING).read_text(encoding="utf-8").splitlines()
+        running = join_first(names, _MOST_NAMED) or "an exit handler"
+        text = f"warning: ended {LINGER_S:g} s after the report; still running: {running}\n"
+        say(sys.stderr, text)
+        _kill_group(child)
+
+    def _kill_group(child: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
 
     def _do_nothing(_number: int, _frame: FrameType | None) -> None:
         pass

@@ -13,7 +13,8 @@ from processes import ci_evals, finished, start, until
 from suites import write_suite
 
 AGENT = """
-import atexit, os, pathlib, signal, sys, time
+import atexit, multiprocessing, os, pathlib, re, signal, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
 
 async def leave(question):
     os._exit(0)
@@ -41,6 +42,31 @@ def leave_on_the_second(question):
         os._exit(0)
     return "hello"
 
+def choose_a_signals_status(question):
+    os._exit(130)
+
+async def leave_a_thread(question):
+    threading.Thread(target=threading.Event().wait, name="uploader").start()
+    return "hello"
+
+async def leave_a_task(question):
+    ThreadPoolExecutor(thread_name_prefix="pool").submit(threading.Event().wait)
+    return "hello"
+
+def leave_a_process(question):
+    forking = multiprocessing.get_context("fork")
+    forking.Process(target=time.sleep, args=(600,), name="helper").start()
+    return "hello"
+
+def block_at_exit(question):
+    atexit.register(threading.Event().wait)
+    return "hello"
+
+def match_for_ever(question):
+    pathlib.Path("pid").write_text(str(os.getpid()))
+    pathlib.Path("started").touch()
+    re.match("(a+)+$", "a" * 100 + "!")
+
 def wait(question):
     pathlib.Path("pid").write_text(str(os.getpid()))
     pathlib.Path("started").touch()
@@ -58,6 +84,18 @@ def project(folder: Path, function: str, inputs: tuple[str, ...] = ("hello",)) -
     )
 
 
+LINGER, SECOND_SIGNAL = (
+    "ci_evals.cli.watchdog.LINGER_S",
+    "ci_evals.cli.watchdog.SECOND_SIGNAL_S",
+)
+
+
+def is_gone(process: int) -> bool:
+    if not psutil.pid_exists(process):
+        return True
+    return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+
+
 posix = pytest.mark.skipif(sys.platform == "win32", reason="fork and POSIX signals")
 
 
@@ -66,6 +104,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="fork and POSIX signa
     [
         ("leave", "exit status 0"),
         ("leave_from_a_thread", "exit status 0"),
+        ("choose_a_signals_status", "exit status 130"),
         pytest.param("become_another_program", "exit status 0", marks=posix),
         pytest.param("fork_and_leave", "exit status 0", marks=posix),
         pytest.param("crash", "SIGKILL", marks=posix),
@@ -87,6 +126,47 @@ async def test_what_is_registered_for_the_end_changes_no_exit_code(tmp_path: Pat
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 1
     assert report_in(tmp_path / "out")["results"][0]["status"] == "failed"
+
+
+@posix
+@pytest.mark.parametrize(
+    ("function", "running"),
+    [
+        ("leave_a_thread", "thread uploader"),
+        ("leave_a_task", "thread pool_0"),
+        ("leave_a_process", "process helper"),
+        ("block_at_exit", "an exit handler"),
+    ],
+)
+async def test_what_still_runs_after_the_report_is_ended(
+    function: str, running: str, tmp_path: Path
+) -> None:
+    project(tmp_path, function)
+    ended = await ci_evals(tmp_path, "run", "--out", "out", constants={LINGER: 0.3})
+    assert ended.code == 0, ended.err
+    assert f"warning: ended 0.3 s after the report; still running: {running}" in ended.err
+    assert report_in(tmp_path / "out")["verdict"]["status"] == "pass"
+
+
+@posix
+async def test_a_second_signal_ends_what_no_signal_interrupts(tmp_path: Path) -> None:
+    project(tmp_path, "match_for_ever")
+    process = await start(tmp_path, "run", "--out", "out", constants={SECOND_SIGNAL: 0.3})
+    await until((tmp_path / "started").exists)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)  # another one: two alike may arrive as one
+    assert (await finished(process)).code in (130, 143)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a signal at the end of the parent")
+async def test_a_kill_ends_what_holds_the_interpreters_lock(tmp_path: Path) -> None:
+    project(tmp_path, "match_for_ever")
+    process = await start(tmp_path, "run", "--out", "out")
+    await until((tmp_path / "started").exists)
+    worker = int((tmp_path / "pid").read_text())
+    process.kill()
+    await finished(process)
+    await until(lambda: is_gone(worker))
 
 
 async def test_a_module_that_ends_the_process_is_not_valid(tmp_path: Path) -> None:
@@ -119,12 +199,7 @@ async def test_a_killed_command_leaves_no_process_behind(tmp_path: Path) -> None
     ended = await finished(process)
     assert ended.code == -signal.SIGKILL
 
-    def is_gone() -> bool:
-        return (
-            not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE
-        )
-
-    await until(is_gone)
+    await until(lambda: is_gone(worker))
 
 
 @posix
