@@ -178,6 +178,8 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
         short += " (waived)" if len(rule.cells) == len(cells) else " (waived or allowed)"
         names = (*names, *_gained_points(summary))
         return _head(summary, short, names, evidence=_evidence(summary))
+    if not cells_by_group(summary)["fixed"]:  # many gain a little, so that no case is named
+        names = (*names, *_gained_points(summary))
     if summary.gate and summary.gate.max_regressions and rule.rule == "regressions":
         names = (*names, f"; the gate allows {summary.gate.max_regressions}")
     return _head(summary, short, names)
@@ -195,11 +197,13 @@ def _count_both_sides(summary: Summary, worse: Sequence[CaseView]) -> str:
 
 
 def _gained_points(summary: Summary) -> Iterator[str]:
-    """Yield `; +6.1 points on the whole`, or `; +6.1 points on gpt-4o`, if one variant is better
-    and waives what is worse on it.
+    """Yield `; +6.1 points on the whole`, or `; +6.1 points on gpt-4o`, if one variant is surely
+    better.
     """
-    assert summary.compared is not None
-    better = [variant for variant in summary.compared.variants if variant.better]
+    if summary.compared is None:
+        return
+    variants = summary.compared.variants
+    better = [each for each in variants if each.better or each.surely_higher]
     if len(better) != 1:
         return
     yield f"; {points_gained(better[0])}"
