@@ -1,4 +1,4 @@
-"""Atomic writing of files, and names for them."""
+"""Atomic writing of files, names for them, and paths that others have written."""
 
 import contextlib
 import os
@@ -54,6 +54,27 @@ def file_name(name: str) -> str:
         return name
     checksum = crc32(name.encode(errors="replace"))
     return f"{safe}-{checksum:08x}"
+
+
+def untrusted_path(folder: Path, name: str) -> Path:
+    """Return the path of a file in a folder, by a name from a journal, a report or a cache.
+
+    Whoever wrote the name must not choose which other files of this machine are read.
+
+    Raises:
+        ValueError: the name is absolute, has `..`, or leads out of the folder by a link; or it is
+            of a folder, a pipe or a device.
+    """
+    path = folder / name
+    if Path(name).anchor or ".." in Path(name).parts:
+        raise ValueError(f"{name} is not a path inside {folder}")
+    # `realpath` because `Path.resolve` raises another error for a circle of links.
+    target = Path(os.path.realpath(path))
+    if not target.is_relative_to(os.path.realpath(folder)):
+        raise ValueError(f"{name} is a link that leads out of {folder}")
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{name} is not a regular file")
+    return target
 
 
 def check_folder(path: Path) -> None:

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from ci_evals.errors import StorageError
-from ci_evals.files import write_atomically
+from ci_evals.files import untrusted_path, write_atomically
 from ci_evals.format import abridge
 from ci_evals.model.fields import first_problem
 from ci_evals.model.report import SuiteInfo
@@ -193,7 +193,7 @@ def restore_output(response: Response, folder: Path) -> Response:
     """Return a response with its full output restored; `folder` is the journal's.
 
     Raises:
-        StorageError: the file with the output cannot be read.
+        StorageError: the file with the output cannot be read, or is not in the folder.
     """
     if response.whole is None and not response.turns:
         return response
@@ -203,10 +203,10 @@ def restore_output(response: Response, folder: Path) -> Response:
         turns.append(replace(turn, response=restored))
     if response.whole is None:
         return replace(response, turns=tuple(turns))
-    path = folder / response.whole
     try:
-        output = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        output = untrusted_path(folder, response.whole).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        path = folder / response.whole
         raise StorageError(f"{path}: the rest of a long answer cannot be read: {error}") from error
     return replace(response, output=output, whole=None, turns=tuple(turns))
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from ci_evals.engine.journal import digest_of, keep_file
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.faults import party_at_fault
-from ci_evals.files import write_atomically
+from ci_evals.files import untrusted_path, write_atomically
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.request import Request
 from ci_evals.model.response import Content, Message, Part, Response
@@ -202,9 +202,9 @@ def _read_cached(path: Path, folder: Path) -> str | Content | None:
         cached = _cached_adapter().validate_json(path.read_bytes())
         if cached.file is None:
             return cached.output
-        data = (folder / str(cached.file.path)).read_bytes()
+        data = untrusted_path(folder, str(cached.file.path)).read_bytes()
         return replace(cached.file, data=data)
-    except (OSError, ValidationError):
+    except (OSError, ValueError):
         return None
 
 

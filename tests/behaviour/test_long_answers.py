@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from leftovers import journaled, report_in
 from processes import ci_evals
 from suites import run, write_suite
@@ -83,6 +84,27 @@ async def test_without_its_file_a_recorded_answer_is_not_judged(tmp_path: Path) 
     (result,) = journaled(tmp_path / "out")
     assert result["error"]["kind"] == "not_recorded"
     assert "the rest of a long answer cannot be read" in result["error"]["message"]
+
+
+@pytest.mark.parametrize("way", ["absolute", "above", "link"])
+async def test_a_recording_cannot_name_a_file_outside_of_its_folder(
+    tmp_path: Path, way: str
+) -> None:
+    suite(tmp_path)
+    await run(tmp_path)
+    recorded = (tmp_path / "out").rename(tmp_path / "first")
+    private = tmp_path / "private.txt"
+    private.write_text("the end of what nobody may see")
+    whole = journaled(recorded)[0]["response"]["whole"]
+    (recorded / "files" / "link.txt").symlink_to(private)
+    named = {"absolute": str(private), "above": "../private.txt", "link": "files/link.txt"}[way]
+    journal = recorded / "results.jsonl"
+    journal.write_text(journal.read_text("utf-8").replace(f'"{whole}"', f'"{named}"'), "utf-8")
+    found = await run(tmp_path, "--replay", "first", "--replay-only")
+    assert found.code == 3
+    (result,) = journaled(tmp_path / "out")
+    assert result["error"]["kind"] == "not_recorded"
+    assert "nobody may see" not in (tmp_path / "out" / "results.jsonl").read_text("utf-8")
 
 
 async def test_each_turn_of_a_conversation_has_the_bound(tmp_path: Path) -> None:
