@@ -18,6 +18,10 @@ T = TypeVar("T")
 
 MASK: Final = "***"
 _SENSITIVE_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_PLAIN_NAMES = frozenset(
+    ("ENV", "HOME", "HOST", "LANG", "MODEL", "NODE", "PORT", "PYTHON", "REGION", "SHELL", "VERSION")
+)
+"""The last words of the names of variables, such as `APP_PORT`, whose values are no secrets."""
 SHORTEST: Final = 6  # characters; shorter values occur in ordinary text
 _FEWEST_DIGITS = 8
 _DEEPEST = 40  # levels of nesting; each takes three Python frames
@@ -74,8 +78,9 @@ def secret_values(
     """Return the values of variables that are secrets, the longest first.
 
     Values whose redaction would make a report unreadable are left out: values shorter than 6
-    characters, numbers of fewer than 8 digits, plain words of configuration (`production`), and
-    values that equal one of `visible`.
+    characters, numbers of fewer than 8 digits, plain words of configuration (`production`), values
+    of variables whose names say that they are plain (`PYTHON`), and values that equal one of
+    `visible`.
 
     Args:
         named: the variables that the config refers to, or whose names say that they are secret.
@@ -85,7 +90,9 @@ def secret_values(
     """
     shown = {text.strip() for text in visible if not _SHAPES.search(text)}
     secrets = set()
-    for value in (*named.values(), *dotenv.values()):
+    for name, value in (*named.items(), *dotenv.items()):
+        if _sounds_plain(name):
+            continue
         stripped = value.strip()
         if stripped not in shown and _is_worth_hiding(stripped):
             secrets.add(stripped)
@@ -105,6 +112,59 @@ def sensitive_variables(environ: Mapping[str, str]) -> dict[str, str]:
 def sounds_secret(name: str) -> bool:
     """Return True if the name of a variable says that its value is secret."""
     return any(word in name.upper() for word in _SENSITIVE_NAMES)
+
+
+def _sounds_plain(name: str) -> bool:
+    """Return True if the name of a variable says that its value is no secret."""
+    last_word = name.upper().rpartition("_")[2]
+    return last_word in _PLAIN_NAMES and not sounds_secret(name)
+
+
+def learn_named(value: Any) -> None:
+    """Add all texts of a value that are under a name that says that they are secret, at any depth.
+
+    Names are the keys of mappings and the fields of dataclasses.
+    """
+    _learn_named(value, is_secret=False, depth=0)
+
+
+def _learn_named(value: Any, *, is_secret: bool, depth: int) -> None:
+    if isinstance(value, str):
+        if is_secret:
+            learn(value)
+        return
+    if depth == _DEEPEST:
+        return
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            _learn_named(item, is_secret=is_secret or sounds_secret(str(name)), depth=depth + 1)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            item = getattr(value, field.name, None)
+            _learn_named(item, is_secret=is_secret or sounds_secret(field.name), depth=depth + 1)
+    elif isinstance(value, _CONTAINERS):
+        for item in value:
+            _learn_named(item, is_secret=is_secret, depth=depth + 1)
+
+
+def mask_named(value: Any) -> Any:
+    """Return a copy of a JSON value with `***` for everything under a name that says that it is
+    secret, at any depth.
+
+    Raises:
+        RecursionError: the value is nested too deeply, or contains itself.
+    """
+    if isinstance(value, dict):
+        masked = {}
+        for name, item in value.items():
+            if sounds_secret(str(name)):
+                masked[name] = MASK
+            else:
+                masked[name] = mask_named(item)
+        return masked
+    if isinstance(value, list | tuple):
+        return [mask_named(item) for item in value]
+    return value
 
 
 def learn(value: str) -> None:

@@ -17,7 +17,7 @@ from ci_evals.model.request import FixtureRequest
 from ci_evals.model.result import Result
 from ci_evals.providers.command_line import resolve_command
 from ci_evals.providers.subprocess import Descendants, ProgramEnd, run_program
-from ci_evals.redaction import MASK, learn, sounds_secret
+from ci_evals.redaction import MASK, learn_named, mask_named, sounds_secret
 from ci_evals.suite.fixtures import fixture_name
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.templating import describe_error, json_text
@@ -491,10 +491,8 @@ def fill(cells: Cells, cell: PreparedCell, values: Mapping[str, Any]) -> Prepare
     Raises:
         SetupError: the vars do not fit.
     """
-    for name, value in values.items():
-        # Learnt before the first call, so that an answer that repeats it is redacted.
-        if sounds_secret(name) and isinstance(value, str):
-            learn(value)
+    # Before the first call, so that an answer that repeats a secret is redacted.
+    learn_named(values)
     try:
         return cells.fill(cell, values, _vars_to_keep(values))
     except Exception as error:  # a user's template can raise anything
@@ -520,7 +518,7 @@ def fill_recorded(cells: Cells, cell: PreparedCell, recorded: Result) -> Prepare
 
 def _vars_to_keep(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the vars to keep with a result: no secrets by their name, nothing that JSON cannot
-    express, and nothing too long.
+    express, and nothing too long. What is secret inside a var is masked.
     """
     kept = {}
     for name, value in values.items():
@@ -528,8 +526,9 @@ def _vars_to_keep(values: Mapping[str, Any]) -> Mapping[str, Any]:
             continue
         try:
             text = json.dumps(value, allow_nan=False)
+            masked = mask_named(value)
         except (TypeError, ValueError, RecursionError):
             continue
         if len(text) <= MAX_KEPT_CHARACTERS:
-            kept[name] = value
+            kept[name] = masked
     return kept

@@ -88,6 +88,13 @@ def taken():
 def secret():
     return {"order_id": "A1", "api_token": "tok-123456789", "handle": object()}
 
+def deep_secret():
+    login = {"user": "shop-user", "password": "hunter2-deep"}
+    return {"order_id": "A1", "db": {"logins": [login], "port": 5432}}
+
+def tells(input, request):
+    return f"{input} with {request.case.vars['db']['logins'][0]['password']}"
+
 def waits():
     log("up")
     yield {"order_id": "A1"}
@@ -509,6 +516,26 @@ async def test_secrets_and_handles_are_not_kept_and_a_grader_that_needs_one_give
     assert again.code == 3
     (result,) = results_in(tmp_path)
     assert "'api_token' is undefined" in result["error"]["message"]
+
+
+async def test_a_secret_inside_a_var_is_masked_wherever_it_is_repeated(tmp_path: Path) -> None:
+    provider = {"name": "agent", "type": "python", "target": "shop:tells"}
+    formats = {"formats": ["json", "junit", "markdown", "html"]}
+    ended = await run(
+        tmp_path,
+        setup="shop:deep_secret",
+        providers=[provider],
+        cases=[case(expect=[{"contains": "another order"}])],
+        report=formats,
+    )
+    assert ended.code == 1, ended.out + ended.err
+    (line,) = journaled(tmp_path / "out")
+    login = {"user": "shop-user", "password": "***"}
+    assert line["setup_vars"] == {"order_id": "A1", "db": {"logins": [login], "port": 5432}}
+    assert line["response"]["output"].endswith(" with ***")
+    for file in (tmp_path / "out").iterdir():
+        if file.is_file():
+            assert b"hunter2-deep" not in file.read_bytes(), file
 
 
 async def test_the_definition_of_a_setup_is_part_of_the_fingerprint_and_its_values_are_not(

@@ -305,6 +305,18 @@ async def test_the_name_of_the_suite_stays_readable(tmp_path: Path) -> None:
     assert report["suite"]["name"] == "flight-agent"
 
 
+async def test_the_value_of_a_port_or_an_interpreter_stays_readable(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("AGENT_PORT=tcp:8080-8089\nHOME_KEY=front-door-7\n")
+    answer = "served by ${PYTHON} at ${AGENT_PORT} behind ${HOME_KEY}"
+    provider = {"name": "agent", "type": "mock", "default": answer}
+    case = {"id": "a", "input": "hi", "expect": [{"contains": "python3"}]}
+    write_suite(tmp_path, [case], providers=[provider])
+    ended = await ci_evals(tmp_path, "run", environ={"PYTHON": "/opt/python3"})
+    assert ended.code == 0, ended.out + ended.err
+    (result,) = json.loads((tmp_path / "ci-evals-results" / "report.json").read_text())["results"]
+    assert result["response"]["output"] == "served by /opt/python3 at tcp:8080-8089 behind ***"
+
+
 async def test_a_config_error_quotes_no_secret(tmp_path: Path) -> None:
     write_suite(
         tmp_path,
