@@ -48,8 +48,7 @@ def watch_suites(
         console: the terminal.
     """
     watch = _Watch(configs, out, arguments, console)
-    with _keys_at_once():
-        return asyncio.run(watch.run())
+    return asyncio.run(watch.run())
 
 
 class _Watch:
@@ -63,15 +62,31 @@ class _Watch:
         self._folders = _folders_of(self._configs)
         self._changes: asyncio.Queue[Collection[Path]] = asyncio.Queue()
         self._quit = asyncio.Event()
+        self._end_signal = signal.SIGINT
         self._process: asyncio.subprocess.Process | None = None
+        self._is_running = False
+        # Files that people edit: they have changed while no run was under way.
+        self._edited: set[Path] = set(self._configs)
+        # Files that have changed only during runs, which probably wrote them.
+        self._written_by_runs: set[Path] = set()
+        self._drained = asyncio.Event()
 
     async def run(self) -> int:
-        """Run, wait for a change, and so on; `q` and Ctrl-C end it."""
+        """Run, wait for a change, and so on; `q`, Ctrl-C and SIGTERM end it and its run."""
         loop = asyncio.get_running_loop()
         if sys.platform != "win32":
-            loop.add_signal_handler(signal.SIGINT, self._end)
-        if _has_keys():
-            loop.add_reader(sys.stdin, self._read_key)
+            for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(each, self._end, each)
+        with _keys_at_once():
+            if _has_keys():
+                loop.add_reader(sys.stdin, self._read_key)
+            code = await self._run_until_quit()
+        if self._end_signal == signal.SIGINT:
+            return code
+        return EXIT_CODES[self._end_signal]
+
+    async def _run_until_quit(self) -> int:
+        """Return the exit code of the last run that ended."""
         started = asyncio.Event()
         collecting = asyncio.create_task(self._collect(started))
         code = EXIT_CODES[signal.SIGINT]
@@ -90,9 +105,17 @@ class _Watch:
                 code = ended
                 if code in _CODES_WITH_ANSWERS:
                     is_code_known = True
+                await self._drain()
+                written = frozenset(self._written_by_runs)
+                self._written_by_runs.clear()
+                if written:
+                    names = _join_names(written)
+                    self._console.say([f"changed during the run, so save again to run: {names}"])
                 self._console.say([f"watching {self._names()}; {_key()} ends"])
                 changed = await self._next_change()
-                if not changed <= self._configs | self._data_in(changed):
+                # What changed during the run may be code, too, edited by hand.
+                touched = changed | written
+                if not touched <= self._configs | self._data_in(touched):
                     is_code_known = False
         finally:
             collecting.cancel()
@@ -106,19 +129,27 @@ class _Watch:
             self._console.stdout.write(_CLEAR)
             self._console.stdout.flush()
         if changed:
-            first = one_line(min(path.name for path in changed))
-            self._console.say([f"changed: {first}{and_more(len(changed) - 1)}"])
+            self._console.say([f"changed: {_join_names(changed)}"])
         command = [sys.executable, "-m", "ci_evals", "run", *self._arguments]
         command += ["--reuse", "--failed-first"]
         if is_code_known:
             command.append("--reuse-own-code")
         # A process for each run: modules of the team's own code are imported afresh. Keys are read
         # by this one.
+        self._is_running = True
         self._process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL)
+        if self._quit.is_set():  # a signal came while the process was started
+            self._process.send_signal(self._end_signal)
         try:
             return await self._process.wait()
         finally:
             await self._process.wait()  # on Windows, a Ctrl-C cancels the first wait, too
+            self._is_running = False
+
+    async def _drain(self) -> None:
+        """Wait until all changes that a run made have been seen."""
+        self._drained.clear()
+        await self._drained.wait()
 
     async def _next_change(self) -> frozenset[Path]:
         """Wait for files to change, and return all that have changed since the last run began."""
@@ -146,8 +177,10 @@ class _Watch:
         return data
 
     async def _collect(self, started: asyncio.Event) -> None:
-        """Put changed files into the queue, except results and files that git ignores: a run
-        writes some, and would start itself again.
+        """Put changed files into the queue, except results, files that git ignores, and files that
+        change only during runs: a run that writes some would start itself again without end.
+
+        A file that people edit, too, counts once during a run until it is edited again.
         """
         watching = awatch(
             *self._folders,
@@ -155,24 +188,36 @@ class _Watch:
             yield_on_timeout=True,
             rust_timeout=100,
         )
+        is_during_run = False  # the run was under way when these changes began to be collected
         async for changes in watching:
             started.set()  # after the first time-out, everything is watched
             paths = (Path(path) for _, path in changes)
             changed = {path for path in paths if not _is_result(path)}
             if changed:
                 changed -= _ignored_by_git(changed)
+            if is_during_run:
+                self._written_by_runs |= changed - self._edited
+                changed &= self._edited
+                self._edited -= changed
+            else:
+                self._edited |= changed
             if changed:
                 await self._changes.put(changed)
+            if not is_during_run:
+                self._drained.set()
+            is_during_run = self._is_running
 
     def _read_key(self) -> None:
         keys = os.read(sys.stdin.fileno(), 1024)
         if not keys or _QUIT_KEYS.intersection(keys):
-            self._end()
+            self._end(signal.SIGINT)
 
-    def _end(self) -> None:
+    def _end(self, received: signal.Signals) -> None:
+        """End the run, if one is under way, and then the watch."""
+        self._end_signal = received
         self._quit.set()
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(received)
 
     def _names(self) -> str:
         return ", ".join(folder.name for folder in self._folders)
@@ -185,6 +230,11 @@ def _folders_of(configs: Collection[Path]) -> Sequence[Path]:
         inside = [folder for folder in config.parents if (folder / ".git").exists()]
         folders[next(iter(inside), config.parent)] = None
     return list(folders)
+
+
+def _join_names(paths: Collection[Path]) -> str:
+    first = one_line(min(path.name for path in paths))
+    return f"{first}{and_more(len(paths) - 1)}"
 
 
 def _has_keys() -> bool:

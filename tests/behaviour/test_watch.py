@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +35,24 @@ import pathlib, time
 def answer(question):
     pathlib.Path(r"{log}").touch()
     time.sleep(600)
+"""
+WRITING_AGENT = """
+import pathlib
+
+def answer(question):
+    with open(r"{log}", "a") as log:
+        log.write(question + "\\n")
+    pathlib.Path("notes.txt").write_text("I was asked " + question)
+    return "{word} " + question
+"""
+WAITING_AGENT = """
+import pathlib, time
+
+def answer(question):
+    pathlib.Path(r"{log}").touch()
+    while not pathlib.Path(r"{go}").exists():
+        time.sleep(0.01)
+    return "hello " + question
 """
 CASES = [{"id": name, "input": name, "expect": [{"contains": "hello"}]} for name in ("one", "two")]
 
@@ -64,6 +83,11 @@ class Screen:
 
         await until(is_complete, within_s=60)
         return self.text()
+
+    def has_plain_keys(self) -> bool:
+        """Return True if the terminal echoes keys and hands them over line by line."""
+        modes = termios.tcgetattr(self._controller)[3]
+        return bool(modes & termios.ECHO and modes & termios.ICANON)
 
     def press(self, key: str) -> None:
         os.write(self._controller, key.encode())
@@ -151,6 +175,46 @@ async def test_ctrl_c_ends_a_run_as_without_watching(project: Path, tmp_path: Pa
         await until(lambda: screen.process.poll() is not None)
         assert screen.process.returncode == 130
         assert screen.report()["interrupted"]
+
+
+async def test_a_file_that_the_agent_writes_starts_no_run(project: Path, tmp_path: Path) -> None:
+    log = tmp_path / "asked.txt"
+    (project / "agent.py").write_text(WRITING_AGENT.format(word="hello", log=log))
+    async with watching(project) as screen:
+        await screen.shows("PASS", "save again to run: notes.txt")
+        (project / "agent.py").write_text(WRITING_AGENT.format(word="good bye", log=log))
+        await screen.shows("FAIL", "changed: agent.py", "save again to run: notes.txt")
+        assert sorted(log.read_text().split()) == ["one", "one", "two", "two"]
+        (project / "notes.txt").write_text("A note by hand.")
+        await screen.shows("FAIL", "changed: notes.txt", "q ends")
+
+
+async def test_a_change_by_hand_during_a_run_starts_the_next_one(
+    project: Path, tmp_path: Path
+) -> None:
+    log, go = tmp_path / "waiting", tmp_path / "go"
+    async with watching(project) as screen:
+        await screen.shows("PASS", "2 of 2 runs passed")
+        (project / "agent.py").write_text(WAITING_AGENT.format(log=log, go=go))
+        await until(log.exists)
+        write_agent(project, "good bye", tmp_path / "asked.txt")
+        go.touch()
+        await screen.shows("FAIL", "changed: agent.py", "2 cases failed")
+
+
+async def test_sigterm_ends_its_run_and_restores_the_terminal(
+    project: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "asked.txt"
+    (project / "agent.py").write_text(STUCK_AGENT.format(log=log))
+    async with watching(project) as screen:
+        await until(log.exists)
+        assert not screen.has_plain_keys()
+        screen.process.send_signal(signal.SIGTERM)
+        await until(lambda: screen.process.poll() is not None)
+        assert screen.process.returncode == 143
+        assert screen.report()["interrupted"]
+        assert screen.has_plain_keys()
 
 
 async def test_a_change_of_the_suite_asks_only_what_it_touches(
