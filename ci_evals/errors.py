@@ -112,6 +112,14 @@ class HostError(CiEvalsError):
         self.wait_s = wait_s
 
 
+def exception_text(raised: BaseException) -> str:
+    """Return the message of an exception; an empty text if its own `__str__` raises."""
+    try:
+        return str(raised)
+    except Exception:  # noqa: BLE001  an exception of anybody's may have any `__str__`
+        return ""
+
+
 def describe_exception(raised: BaseException) -> str:
     """Return the type and the message of an exception: `ZeroDivisionError: division by zero`.
 
@@ -119,7 +127,10 @@ def describe_exception(raised: BaseException) -> str:
     """
     if isinstance(raised, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(map(describe_exception, raised.exceptions)))
-    return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
+    text = exception_text(raised)
+    if not text:
+        return type(raised).__name__
+    return f"{type(raised).__name__}: {text}"
 
 
 class ProviderError(Exception):

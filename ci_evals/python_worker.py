@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ci_evals.errors import describe_exception
 from ci_evals.user_code.folders import CodeFolders
 from ci_evals.workers import START_S, Worker, Workers
 
@@ -50,7 +51,7 @@ class PythonWorker(Worker):
         try:
             answer = pickle.loads(b64decode(pickled))
         except Exception as error:  # noqa: BLE001  unpickling raises anything
-            answer = {"error": UnsendableError(str(error))}
+            answer = {"error": UnsendableError(describe_exception(error))}
         return {"id": int(number), **answer}
 
     def error(self, answer: Mapping[str, Any]) -> Exception:
@@ -110,7 +111,7 @@ def _request(
     try:
         call = pickle.dumps((function, arguments))
     except Exception as error:  # pickling raises anything
-        raise UnsendableError(str(error)) from error
+        raise UnsendableError(describe_exception(error)) from error
     return {"do": "call", "call": call, "timeout_s": timeout_s}
 
 

@@ -25,6 +25,7 @@ from jinja2.filters import make_attrgetter
 from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 
+from ci_evals.errors import exception_text
 from ci_evals.format import closest, one_line
 from ci_evals.release import __version__
 
@@ -86,13 +87,13 @@ def describe_error(error: Exception, names: Iterable[str] = ()) -> str:
     """
     undefined = undefined_name(error)
     if undefined is None:
-        return str(error) or type(error).__name__
+        return exception_text(error) or type(error).__name__
     return describe_undefined(undefined, names)
 
 
 def undefined_name(error: Exception) -> str | None:
     """Return the undefined name that an error in a template is about; None for another error."""
-    match = re.fullmatch(r"'(.+)' is undefined", str(error))  # Jinja2's wording
+    match = re.fullmatch(r"'(.+)' is undefined", exception_text(error))  # Jinja2's wording
     if match is None:
         return None
     return match[1]

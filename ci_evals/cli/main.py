@@ -5,6 +5,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -13,7 +14,7 @@ from click.core import ParameterSource
 
 from ci_evals.cli.help import write_sections
 from ci_evals.cli.watchdog import Unproven, end_if_forked, prove_exit_code
-from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError
+from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError, UsageError
 from ci_evals.format import closest, number_of
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import COMMANDS, find_host
@@ -129,8 +130,9 @@ def main() -> NoReturn:
     prepare_streams()
     environ = dict(os.environ)
     host = None
-    folder = Path.cwd()  # code under test may change it
+    folder = Path()
     try:
+        folder = _working_folder()  # code under test may change it
         host = find_host(environ)
         if host:  # code under test sees `os.environ`; the host itself keeps the copy
             host.remove_credentials(os.environ)
@@ -155,6 +157,18 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
+def _working_folder() -> Path:
+    """Return the working folder.
+
+    Raises:
+        UsageError: it has been removed.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the working folder has been removed: change to another one") from None
+
+
 def report_unproven(ending: Unproven) -> int:
     """Report that a command ended without a verdict, and return the exit code.
 
@@ -171,7 +185,10 @@ def report_unproven(ending: Unproven) -> int:
     )
     host = find_host(os.environ)
     if host:
-        host.report_failure(text, (Problem("", None, "", text),), Path.cwd(), sys.argv[1:])
+        folder = Path()
+        with suppress(UsageError):
+            folder = _working_folder()
+        host.report_failure(text, (Problem("", None, "", text),), folder, sys.argv[1:])
         host.report_lost_run(text, ending.note)
     else:
         say(sys.stderr, f"error: {text}\n")

@@ -78,6 +78,7 @@ from ci_evals.suite.configs import find_configs
 from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.overrides import ALL_CASES, Overrides
 from ci_evals.suite.types import RESULTS, CheckedSuite
+from ci_evals.user_code.crashes import seen_from_here
 
 if TYPE_CHECKING:
     from ci_evals.cli.against import OpenMain
@@ -224,10 +225,10 @@ def run_each(
     not_run |= selection.left_out
     remove_reports(out)  # of an earlier run of one suite
     for suite in selection.suites:
-        os.chdir(start_folder)  # code under test may have left it
         if console.output != "json":
             console.print(f"\n{name_of(suite.name)}\n")
         try:
+            _return_to(start_folder)
             ended = run(suite)
         except CiEvalsError as error:
             console.warn(f"{suite.name} could not be run: {error}")
@@ -260,6 +261,18 @@ def run_each(
                 problems += failure.problems
         raise ConfigError(problems, others_ran=bool(summaries))
     return max(codes)
+
+
+def _return_to(folder: Path) -> None:
+    """Change to the folder in which the command began: code under test may have left it.
+
+    Raises:
+        StorageError: code under test has removed it.
+    """
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be changed to: {error.strerror}") from error
 
 
 def _show_all(
@@ -296,8 +309,7 @@ def _show_all(
             own_page = f"{file_name(name)}/{page.name}"
         sections.append((summary, own_page))
     write_atomically(page, render_several(sections, not_run, broken=broken))
-    if page.is_relative_to(Path.cwd()):
-        page = page.relative_to(Path.cwd())
+    page = Path(seen_from_here(str(page)))
     console.remark(f"written: {page.as_posix()}")
 
 

@@ -22,6 +22,8 @@ from ci_evals.providers.span_files import (
 )
 from ci_evals.providers.spans import Span, attribute, question_of, response_of
 
+_MAX_DURATION_MS = 1e15
+
 
 def read_traces(path: Path, match: str | None = None) -> list[Trace]:
     """Read every trace of a file, or of the .json and .jsonl files of a folder, in their order.
@@ -145,19 +147,32 @@ def _is_task(value: Any) -> bool:
 
 def _from_task(task: Mapping[str, Any]) -> Trace:
     case_id = str(task["task_id"])
-    duration_ms = float(task.get("duration_ms") or 0)
-    latency_s = duration_ms / 1000
+    latency_s = _seconds(task.get("duration_ms"))
     if task.get("exception"):
         error = json.dumps(task["exception"], default=str)
         return Trace(case_id, None, None, latency_s, 0.0, error)
     events = mappings_in(task, "events")
     steps = [step for step in map(_event_step, events) if step is not None]
-    response = as_response({"output": _output_of(task, events), "steps": steps})
+    try:
+        response = as_response({"output": _output_of(task, events), "steps": steps})
+    except ValueError as wrong:
+        return Trace(case_id, None, None, latency_s, 0.0, str(wrong))
     response = Response(response.output, usage=_usage_of(task), steps=response.steps)
     question = mapping_in(task, "inputs").get("input")
     if not isinstance(question, str):
         question = None
     return Trace(case_id, question, response, latency_s, 0.0)
+
+
+def _seconds(milliseconds: Any) -> float:
+    """Return a duration in seconds; 0 if it is not a possible one."""
+    try:
+        duration_ms = float(milliseconds or 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    if not 0 <= duration_ms < _MAX_DURATION_MS:  # also for NaN
+        return 0.0
+    return duration_ms / 1000
 
 
 def _output_of(task: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from ci_evals.errors import exception_text
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import failed, inconclusive
 from ci_evals.model.grading import Finding
@@ -116,7 +117,7 @@ def _failed_assertion(error: AssertionError, output: Any, source: str) -> Findin
     if last.filename != CODE_IN_SUITE or last.lineno is None:
         raise error
     lines = textwrap.dedent(source).splitlines()
-    reason = str(error) or lines[last.lineno - 1].strip()
+    reason = exception_text(error) or lines[last.lineno - 1].strip()
     return failed(one_line(reason), got=quote(output))
 
 

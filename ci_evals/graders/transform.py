@@ -20,7 +20,7 @@ from ci_evals.graders.json_text import read_json, strip_fence
 from ci_evals.javascript import current_node, file_problem, split_file
 from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.request import Answer
-from ci_evals.templating import describe_undefined, is_template, template_sandbox
+from ci_evals.templating import describe_error, describe_undefined, is_template, template_sandbox
 from ci_evals.user_code.targets import has_second_parameter, load, missing_target, target_parts
 from ci_evals.user_code.threads import call, time_limit
 from ci_evals.workers import WorkerStartError, WorkerTimeoutError
@@ -157,7 +157,7 @@ def _evaluate(expression: str, answer: Answer) -> Any:
         if isinstance(value, Undefined):
             str(value)  # raises an UndefinedError that names what is undefined
     except Exception as error:  # an expression can raise anything for an unexpected answer
-        raise EmptyTransformError(one_line(str(error)), answer.output) from error
+        raise EmptyTransformError(one_line(describe_error(error)), answer.output) from error
     if value is None:
         raise EmptyTransformError("it is none", answer.output)
     return value

@@ -122,7 +122,7 @@ def read_arguments(arguments: Any) -> Mapping[str, Any] | str:
     if not arguments.strip():  # some models write nothing for no arguments
         return {}
     try:
-        value = from_json(arguments, allow_inf_nan=False)
+        value = from_json(clean_text(arguments), allow_inf_nan=False)
     except ValueError:
         return arguments
     if isinstance(value, dict):

@@ -1,6 +1,7 @@
 """Reads files of spans: OTLP JSON, and exports of Phoenix (OpenInference), Langfuse, LangSmith."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,7 +154,7 @@ def _otlp_spans(document: Mapping[str, Any]) -> Iterator[Span]:
                 yield Span(
                     trace_id=str(span.get("traceId")),
                     span_id=str(span.get("spanId")),
-                    parent_id=span.get("parentSpanId") or None,
+                    parent_id=_id_or_none(span.get("parentSpanId")),
                     name=str(span.get("name") or ""),
                     attributes=attributes,
                     start_ns=_nanoseconds(span.get("startTimeUnixNano")),
@@ -183,10 +184,10 @@ def _value(value: Any) -> Any:
     """Unpack an OTLP `AnyValue`, in which 64-bit integers are text."""
     match value:
         case {"intValue": number}:
-            digits = str(number).removeprefix("-")
-            if not digits.isdecimal():
+            text = str(number)
+            if not re.fullmatch(r"-?[0-9]{1,20}", text):
                 return None
-            return int(number)
+            return int(text)
         case {"arrayValue": {"values": list(values)}}:
             return [_value(each) for each in values]
         case {"kvlistValue": dict(pairs)}:
@@ -198,9 +199,10 @@ def _value(value: Any) -> Any:
 
 
 def _nanoseconds(value: Any) -> int:
-    if not str(value).isdecimal():
+    text = str(value)
+    if not re.fullmatch(r"[0-9]{1,20}", text):
         return 0
-    return int(value)
+    return int(text)
 
 
 # Phoenix, and the JSON that OpenTelemetry's SDK prints.
@@ -222,7 +224,7 @@ def _openinference_span(row: Mapping[str, Any]) -> Span:
     return Span(
         trace_id=str(context.get("trace_id", row.get("context.trace_id"))),
         span_id=str(context.get("span_id", row.get("context.span_id"))),
-        parent_id=row.get("parent_id") or None,
+        parent_id=_id_or_none(row.get("parent_id")),
         name=str(row.get("name") or ""),
         attributes=attributes,
         start_ns=_time(row.get("start_time")),
@@ -256,7 +258,7 @@ def _langfuse_spans(row: Mapping[str, Any]) -> Iterator[Span]:
     yield Span(
         trace_id=str(trace_id),
         span_id=str(row["id"]),
-        parent_id=_first(row, "parentObservationId", "parent_observation_id") or None,
+        parent_id=_id_or_none(_first(row, "parentObservationId", "parent_observation_id")),
         name=str(row.get("name") or ""),
         attributes=_without_none(attributes),
         start_ns=start,
@@ -317,7 +319,7 @@ def _langsmith_spans(
     yield Span(
         trace_id=trace_id,
         span_id=id_,
-        parent_id=run.get("parent_run_id") or parent_id,
+        parent_id=_id_or_none(run.get("parent_run_id")) or parent_id,
         name=str(run.get("name") or ""),
         attributes=_without_none(attributes),
         start_ns=_time(run.get("start_time")),
@@ -349,6 +351,13 @@ def mapping_in(holder: Any, key: str) -> dict[str, Any]:
     if not isinstance(inner, dict):
         return {}
     return inner
+
+
+def _id_or_none(value: Any) -> str | None:
+    """Return the id of a span as text; None if it has none."""
+    if not value:
+        return None
+    return str(value)
 
 
 def _first(row: Mapping[str, Any], *names: str) -> Any:
@@ -412,7 +421,7 @@ def _time(value: Any) -> int:
         value = moment.timestamp()
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0
     if not 0 < number < 1e20:
         return 0

@@ -19,6 +19,7 @@ _KINDS: Mapping[str, StepKind] = {
     "AGENT": "agent",
 }
 _MAX_DEPTH = 20
+_MAX_TOKENS = 1e15  # a larger count is an error of whoever wrote it
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ def _with_lists(value: Any) -> Any:
     """Turn mappings with numbers as keys into lists, in the order of the numbers."""
     if not isinstance(value, dict):
         return value
-    if value and all(key.isdecimal() for key in value):
+    if value and all(re.fullmatch("[0-9]{1,9}", key) for key in value):
         return [_with_lists(value[key]) for key in sorted(value, key=int)]
     return {key: _with_lists(item) for key, item in value.items()}
 
@@ -272,8 +273,8 @@ def _usage(attributes: Mapping[str, Any]) -> Usage | None:
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, int | float):
-        return max(0, int(value))
+    if isinstance(value, int | float) and 0 <= value < _MAX_TOKENS:  # False for NaN
+        return int(value)
     return 0
 
 

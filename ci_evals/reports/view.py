@@ -5,14 +5,12 @@ shown.
 """
 
 import json
-import os
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -42,7 +40,7 @@ from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import BaseAnswer, Summary, once_per_summary
 from ci_evals.stats.rates import flip_rate
 from ci_evals.suite.configs import DEFAULT_NAMES
-from ci_evals.user_code.crashes import is_their_own
+from ci_evals.user_code.crashes import is_their_own, seen_from_here
 
 T = TypeVar("T")
 
@@ -353,11 +351,10 @@ def frames_of(stack: str | None) -> list[str]:
     """
     if not stack:
         return []
-    folder = f"{Path.cwd()}{os.sep}"
     frames = []
     for file, line, name, code in _FRAME.findall(stack):
         if is_their_own(file):
-            text = f"{file.removeprefix(folder)}:{line} in {name}: {code}"
+            text = f"{seen_from_here(file)}:{line} in {name}: {code}"
             frames.append(one_line(text, LINE_CHARACTERS))
     return frames[-FEW:]
 

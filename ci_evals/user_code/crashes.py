@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from ci_evals.errors import CiEvalsError, describe_exception
+from ci_evals.errors import CiEvalsError, describe_exception, exception_text
 from ci_evals.faults import (
     ErrorKind,
     Reported,
@@ -76,6 +76,17 @@ def is_their_own(file: str) -> bool:
     return not file.startswith(("<", PACKAGE, *_installed_folders()))
 
 
+def seen_from_here(file: str) -> str:
+    """Return a path as it is written from the working folder; unchanged if it is not in it, or if
+    that folder has been removed.
+    """
+    try:
+        folder = f"{Path.cwd()}{os.sep}"
+    except FileNotFoundError:
+        return file
+    return file.removeprefix(folder)
+
+
 @cache
 def _installed_folders() -> tuple[str, ...]:
     """Return the folders of the standard library and of installed packages."""
@@ -106,10 +117,10 @@ def failure_of_model_api(error: BaseException) -> tuple[ErrorKind, int | None] |
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and those that it was raised from, which may form a circle."""
     cause: BaseException | None = error
-    seen: list[BaseException] = []
-    while cause is not None and cause not in seen:
+    seen: set[int] = set()  # their ids, because an exception may compare itself in its own way
+    while cause is not None and id(cause) not in seen:
         yield cause
-        seen.append(cause)
+        seen.add(id(cause))
         cause = cause.__cause__
 
 
@@ -157,7 +168,7 @@ def _reported_by(error: BaseException) -> Reported:
         return Reported(str(response.get("Message")), (response.get("Code"),))
     reported = read_error(getattr(error, "body", None))
     codes = (getattr(error, "code", None), getattr(error, "type", None), *reported.codes)
-    return Reported(reported.message or str(error), codes)
+    return Reported(reported.message or exception_text(error), codes)
 
 
 def _status_of(error: BaseException) -> int | None:
@@ -241,12 +252,11 @@ def describe_crash(error: BaseException, place: str = "") -> str:
         error: the exception.
         place: the place to show if its traceback has no code of the team's own.
     """
-    working_folder = f"{Path.cwd()}{os.sep}"
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == CODE_IN_SUITE:
             place = f" (line {frame.lineno})"
         elif is_their_own(frame.filename):
-            file = frame.filename.removeprefix(working_folder)
+            file = seen_from_here(frame.filename)
             place = f" ({file}:{frame.lineno} in {frame.name})"
     if isinstance(error, BaseExceptionGroup):
         causes = [describe_crash(cause, place) for cause in error.exceptions]

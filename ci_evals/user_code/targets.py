@@ -19,7 +19,7 @@ from symtable import symtable
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
-from ci_evals.errors import ConfigError, Problem
+from ci_evals.errors import ConfigError, Problem, describe_exception
 from ci_evals.format import closest, one_line
 from ci_evals.user_code.crashes import PACKAGE
 from ci_evals.user_code.folders import CodeFolders, code_folders, importable
@@ -130,7 +130,7 @@ def load_target(target: str) -> Callable[..., Any]:
     try:
         function = load(target)
     except Exception as error:  # the module's own `__getattr__` may raise anything
-        raise target_problem(target, module, str(error)) from error
+        raise target_problem(target, module, describe_exception(error)) from error
     if not callable(function):
         kind = type(function).__name__
         raise target_problem(target, module, f"{names!r} is of type {kind}, which cannot be called")
@@ -157,7 +157,7 @@ def _import_problem(error: BaseException, target: str) -> Problem:
             if not frame.filename.startswith(("<frozen ", PACKAGE, importlib.__file__)):
                 file = frame.filename
                 line = frame.lineno
-    message = f"importing it raised {type(error).__name__}: {one_line(str(error), 300)}"
+    message = f"importing it raised {one_line(describe_exception(error), 300)}"
     if isinstance(error, ModuleNotFoundError):
         top, dot, _ = (error.name or "").partition(".")
         if dot and top in sys.stdlib_module_names:
@@ -199,8 +199,8 @@ def missing_target(target: str, folder: Path) -> str | None:
         place = f"{error.filename}:{error.lineno}"
         return f"importing {name!r} raises SyntaxError: {error.msg} ({place})"
     except (Exception, SystemExit) as error:  # noqa: BLE001  a package's own code may raise anything
-        message = " ".join(str(error).split())
-        return f"looking for module {name!r} raised {type(error).__name__}: {message}"
+        message = " ".join(describe_exception(error).split())
+        return f"looking for module {name!r} raised {message}"
     wanted = names.partition(".")[0]
     if known is None or wanted in known:
         return None

@@ -8,7 +8,7 @@ import pytest
 from fakes.http_server import serving
 from leftovers import journaled, report_in
 from processes import ci_evals, python
-from suites import write_suite
+from suites import write_suite, write_suite_file
 
 AGENT = """
 import asyncio
@@ -213,3 +213,106 @@ async def test_retries_of_the_suite_try_no_crash_again(tmp_path: Path) -> None:
     suite(tmp_path, PROVIDERS[0])
     await ci_evals(tmp_path, "run", "--out", "out", "--retries", "4")
     assert len((tmp_path / "calls.txt").read_text()) == 1
+
+
+MUTE = """
+import os
+import shutil
+from pathlib import Path
+
+class MuteError(Exception):
+    def __str__(self):
+        raise RuntimeError("there is no text")
+
+    def __eq__(self, other):
+        raise RuntimeError("not comparable")
+
+def answer(question):
+    return question
+
+def raises(question):
+    try:
+        raise MuteError
+    except MuteError as error:
+        raise MuteError from error
+
+def judge(output):
+    raise MuteError
+
+def fixture():
+    raise MuteError
+
+def fixture_torn_down():
+    yield {}
+    raise MuteError
+
+def make_cases():
+    raise MuteError
+
+def prompt(context):
+    raise MuteError
+
+def removes_its_folder(question):
+    shutil.rmtree(Path.cwd())
+    raise KeyError(question)
+"""
+MUTE_CASE: dict[str, object] = {"id": "a", "input": "hi", "expect": [{"contains": "hi"}]}
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "code"),
+    [
+        ("raises", {}, 1),
+        ("answer", {"expect": [{"python": "mute:judge"}]}, 1),
+        ("answer", {"setup": "mute:fixture"}, 3),
+        ("answer", {"setup": "mute:fixture_torn_down"}, 0),
+        ("answer", {"cases": [MUTE_CASE, {"python": "mute:make_cases"}]}, 2),
+        ("answer", {"prompts": [{"name": "p", "function": "mute:prompt"}]}, 2),
+    ],
+)
+async def test_an_exception_without_a_text_is_named_by_its_type(
+    target: str, settings: dict[str, object], code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "mute.py").write_text(MUTE)
+    provider = {"name": "agent", "type": "python", "target": f"mute:{target}"}
+    write_suite_file(
+        tmp_path / "evals.yaml", **{"cases": [MUTE_CASE], "providers": [provider], **settings}
+    )
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == code, ended.out + ended.err
+    written = ended.out + ended.err
+    if code != 2:
+        written += (tmp_path / "out" / "report.json").read_text("utf-8")
+    assert "MuteError" in written
+    assert "a bug in ci-evals" not in written
+
+
+async def test_an_agent_that_removes_the_working_folder_crashes_its_own_run(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "mute.py").write_text(MUTE)
+    provider = {"name": "agent", "type": "python", "target": "mute:removes_its_folder"}
+    write_suite(folder, [MUTE_CASE], providers=[provider])
+    ended = await ci_evals(folder, "run", "--out", str(tmp_path / "out"))
+    assert ended.code == 1, ended.out + ended.err
+    (result,) = report_in(tmp_path / "out")["results"]
+    assert "KeyError: 'hi'" in result["error"]["message"]
+
+
+def test_a_command_in_a_folder_that_was_removed_says_so(tmp_path: Path) -> None:
+    program = """
+import os, sys
+from pathlib import Path
+folder = Path("gone")
+folder.mkdir()
+os.chdir(folder)
+folder = Path.cwd()
+folder.rmdir()
+os.execv(sys.executable, [sys.executable, "-P", "-m", "ci_evals", "run"])
+"""
+    ended = python(tmp_path, "-c", program)
+    assert ended.code == 2
+    assert "the working folder has been removed" in ended.err
+    assert "Traceback" not in ended.err

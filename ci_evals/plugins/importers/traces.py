@@ -199,7 +199,7 @@ def _question_and_history(
     conversation is in the first model request that repeats the question.
     """
     for span in ordered:
-        if span.attributes.get("openinference.span.kind") in _INNER_KINDS:
+        if str(span.attributes.get("openinference.span.kind")) in _INNER_KINDS:
             continue
         if span.kind == "tool_call":
             continue

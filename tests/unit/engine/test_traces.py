@@ -1,6 +1,8 @@
 """Exported traces: what is read of them, and which case each is of."""
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +206,76 @@ def test_odd_shapes_crash_nothing(value: Any, tmp_path: Path) -> None:
         json.dumps({"resourceSpans": [{"resource": value, "scopeSpans": value}]}), "utf-8"
     )
     read_traces(path)
+
+
+ODD_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    [],
+    {},
+    [1],
+    "x",
+    "\ud800",
+    -1,
+    10**400,
+    "9" * 5000,
+    1e400,
+    float("nan"),
+)
+AG2 = {
+    "tasks": [
+        {
+            "task_id": "a",
+            "inputs": {"input": "hi"},
+            "tokens": {"input": 1, "output": 2},
+            "duration_ms": 5,
+            "events": [{"type": "tool_call", "name": "search", "arguments": {"q": "a"}}],
+            "output": "x",
+        }
+    ]
+}
+
+
+def places_in(value: Any, *place: Any) -> Iterator[tuple[Any, ...]]:
+    """Where something is inside of a JSON value, by keys and numbers."""
+    if place:
+        yield place
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from places_in(item, *place, key)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from places_in(item, *place, number)
+
+
+def with_value(document: Any, place: tuple[Any, ...], value: Any) -> Any:
+    """The document with another value at one place."""
+    changed = json.loads(json.dumps(document))
+    holder = changed
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] = value
+    return changed
+
+
+def documents() -> Iterator[Any]:
+    """A document of each format."""
+    yield AG2
+    for file in (EXAMPLE, *EXPORTS):
+        text = file.read_text("utf-8")
+        try:
+            yield json.loads(text)
+        except ValueError:
+            yield json.loads(text.splitlines()[0])
+
+
+@pytest.mark.parametrize("document", list(documents()))
+def test_an_odd_value_anywhere_crashes_nothing(document: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    for number, place in enumerate(places_in(document)):
+        if number % 3 and len(place) > 4:
+            continue  # a third of the many places that are deep inside
+        for value in ODD_VALUES:
+            path.write_text(json.dumps(with_value(document, place, value)))
+            with suppress(StorageError):
+                read_traces(path)
