@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ci_evals.graders.scoring import may_grade_slowly
@@ -87,6 +88,21 @@ class Cells:
         }
         self._kept: dict[int, PreparedCell] = {}
 
+    @cached_property
+    def sharing_setup(self) -> frozenset[int]:
+        """The cells whose runs share a fixture that no other cell has."""
+        numbers = []
+        for number in range(len(self.plan)):
+            setup = self._setup_of(number)
+            if any(fixture.scope == "case" for fixture in setup):
+                numbers.append(number)
+        return frozenset(numbers)
+
+    def _setup_of(self, number: int) -> tuple[Fixture, ...]:
+        provider = self.plan.variant(number).provider
+        case = self.plan.case(number)
+        return (*self._suite.setup, *self._setups[provider], *case.setup)
+
     def of_index(self, index: int) -> PreparedCell:
         """Return the cell of the run at an index of the plan."""
         return self.cell(self.plan.cell_of(index))
@@ -107,7 +123,7 @@ class Cells:
         prompt = None
         if variant.prompt:
             prompt = self._prompts[variant.prompt]
-        setup = (*self._suite.setup, *self._setups[variant.provider], *case.setup)
+        setup = self._setup_of(number)
         # Vars of a setup are known only during a run. The fingerprint is of the template then: a
         # database in another folder does not make another question.
         if setup and prompt is not None and names_without_value(prompt, case):

@@ -210,7 +210,18 @@ class Run:
     def _order(self, provider: ProviderOptions) -> Iterator[int]:
         """Return the runs of a provider that have no result, in the order of their execution."""
         name, seed = str(provider.name), self.suite.seed
-        return execution_order(self.plan, name, seed, self.records, self._rounds, self.first)
+        at_a_stretch: Container[int] = ()
+        if self._fixtures is not None:
+            at_a_stretch = self._cells.sharing_setup
+        return execution_order(
+            self.plan,
+            name,
+            seed,
+            self.records,
+            self._rounds,
+            first=self.first,
+            at_a_stretch=at_a_stretch,
+        )
 
     @property
     def cost_usd(self) -> float:

@@ -155,18 +155,21 @@ def plan_further_runs(plan: RunPlan, runs: Mapping[int, int]) -> RunPlan:
     return RunPlan(plan.cases, plan.variants, counts, first_runs)
 
 
-def execution_order(
+def execution_order(  # noqa: PLR0913  everything that the order depends on
     plan: RunPlan,
     provider: str,
     seed: int,
     done: Container[int],
     rounds: int | None = None,
+    *,
     first: Container[str] = (),
+    at_a_stretch: Container[int] = (),
 ) -> Iterator[int]:
     """Yield the index of each run of a provider without a result.
 
     Run 1 of every cell comes first, then run 2, each round shuffled, so that a run phase that is
-    stopped early has run every case equally often.
+    stopped early has run every case equally often. The exception are cells whose runs share a
+    setup: one set up for the first round would live until the last round.
 
     Args:
         plan: the plan.
@@ -175,6 +178,7 @@ def execution_order(
         done: the indices to skip, looked up when their turn comes.
         rounds: the number of rounds; None means all.
         first: the cases that come first in each round.
+        at_a_stretch: the cells whose runs follow one another, in the first round.
     """
     cells = [cell for cell in range(len(plan)) if plan.variant(cell).provider == provider]
     last = plan.rounds
@@ -188,8 +192,12 @@ def execution_order(
         if first:
             shuffled.sort(key=lambda cell: plan.case(cell).id not in first)
         for cell in shuffled:
-            if number < plan.counts[cell]:
-                index = plan.indices(cell)[number]
+            indices = plan.indices(cell)[number : number + 1]
+            if cell in at_a_stretch:
+                indices = range(0)
+                if number == 0:
+                    indices = plan.indices(cell)[:last]
+            for index in indices:
                 if index not in done:
                     yield index
 

@@ -188,6 +188,23 @@ async def test_variants_do_not_share_the_fixture_of_a_case(tmp_path: Path) -> No
     assert sorted(ups) == ["up a agent", "up a other"]
 
 
+async def test_few_fixtures_of_cases_live_at_once(tmp_path: Path) -> None:
+    setup = {"python": "shop:shared", "scope": "case"}
+    cases = [case(f"case-{number}") for number in range(30)]
+    ended = await run(tmp_path, setup=setup, cases=cases, runs=3, max_concurrency=2)
+    assert ended.code == 0, ended.out + ended.err
+    alive = 0
+    most = 0
+    for line in log_of(tmp_path):
+        if line.startswith("up"):
+            alive += 1
+        elif line.startswith("down"):
+            alive -= 1
+        most = max(most, alive)
+    assert alive == 0
+    assert most <= 3, "one for each call under way, and one that is torn down"
+
+
 async def test_fixtures_of_suite_provider_and_case_see_those_before_them(tmp_path: Path) -> None:
     ended = await run(
         tmp_path,

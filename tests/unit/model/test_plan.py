@@ -67,6 +67,17 @@ def test_every_cell_has_run_once_before_any_runs_twice() -> None:
     assert all(max(Counter(each).values()) == 1 for each in rounds)
 
 
+def test_cells_that_share_a_setup_run_at_a_stretch_in_the_first_round() -> None:
+    plan = matrix_of(20)
+    shared = {0, 2, 3}
+    indices = list(execution_order(plan, "a", 0, (), at_a_stretch=shared))
+    assert sorted(indices) == sorted(order(plan, "a"))
+    first_round = indices[:46]
+    for cell in shared:
+        start = first_round.index(plan.indices(cell)[0])
+        assert first_round[start : start + 3] == list(plan.indices(cell))
+
+
 def test_the_order_is_shuffled_and_the_same_seed_gives_the_same() -> None:
     plan = matrix_of(20)
     assert order(plan, "a") != sorted(order(plan, "a"))
