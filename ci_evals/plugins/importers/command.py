@@ -19,6 +19,12 @@ from ci_evals.registry import IMPORTERS
 from ci_evals.streams import say
 from ci_evals.suite.load import load_suite
 
+_MOST_CHARACTERS = 2_000_000
+"""The longest suite of traces in YAML, which takes long to read and must not exceed 50 MB. JSON
+Lines may have any size.
+"""
+_CASES_FILE = "cases.jsonl"
+
 
 @options.command("import", epilog=f"Formats: {', '.join(IMPORTERS)}.")
 @click.argument(
@@ -40,7 +46,8 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
     suite, and the others add cases.
 
     Traces of an app become a case for each question, with the recorded answer as a reference that
-    you confirm: until then, the case is in quarantine. Secrets are masked.
+    you confirm: until then, the case is in quarantine. Secrets are masked. Many cases go into
+    cases.jsonl next to the suite.
 
     \b
     Examples:
@@ -53,9 +60,13 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
     if is_trace(files[0]):
         redactor = Redactor(sensitive_values(os.environ))
         draft = import_traces(files, redactor, datetime.now(UTC).date())
+        text = suite_text(draft, files)
+        if len(text) > _MOST_CHARACTERS:
+            draft.move_cases(_CASES_FILE)
+            text = suite_text(draft, files)
     else:
         draft = import_suite(files, folder)
-    text = suite_text(draft, files)
+        text = suite_text(draft, files)
     if to is None:
         say(sys.stdout, text)
         for name in draft.files:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ci_evals.plugins.importers.writing import YamlComment, write_value
+from ci_evals.providers.answer import encode_json
 from ci_evals.redaction import Redactor
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines
@@ -77,6 +78,12 @@ class SuiteDraft:
     suite: dict[Any, Any] = field(default_factory=dict)
     lost: list[LostPart] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
+
+    def move_cases(self, name: str) -> None:
+        """Move the cases into a file of JSON Lines, which has no place for comments."""
+        lines = [encode_json(case).decode() for case in self.suite["cases"]]
+        self.files[name] = "".join(f"{line}\n" for line in lines)
+        self.suite["cases"] = [{"file": name}]
 
     def lose(self, written: Node, what: str, reason: str, *, weakens: bool) -> YamlComment:
         """Record a part that is not translated, and return a comment in its place.

@@ -190,6 +190,24 @@ async def test_a_trace_may_be_spread_over_files_and_lines(tmp_path: Path) -> Non
     assert case["metadata"]["tools"] == ["opening_hours"]
 
 
+async def test_many_cases_are_written_as_json_lines_that_the_loader_reads(tmp_path: Path) -> None:
+    answer = "A long answer. " * 70_000
+    topics = [chr(ord("a") + number) * 12 for number in range(3)]
+    documents = [asked(topic, f"What is {topic}?", answer) for topic in topics]
+    traces = write_lines(tmp_path / "traces.jsonl", *documents)
+    suite, done = await import_traces(tmp_path, traces)
+    assert suite["cases"] == [{"file": "cases.jsonl"}]
+    assert "written: cases.jsonl" in done.err
+    lines = (tmp_path / "cases.jsonl").read_text("utf-8").splitlines()
+    inputs = [json.loads(line)["input"] for line in lines]
+    assert inputs == [f"What is {topic}?" for topic in topics]
+    config = tmp_path / "evals.yaml"
+    config.write_text(config.read_text("utf-8") + "providers: [{type: mock}]\n", "utf-8")
+    validated = await ci_evals(tmp_path, "validate", environ={"OPENAI_API_KEY": "sk-none"})
+    assert validated.code == 0, validated.out + validated.err
+    assert "3 cases" in validated.out
+
+
 async def test_nested_agents_have_one_question(tmp_path: Path) -> None:
     agent = {"gen_ai.operation.name": "invoke_agent"}
     trip = {"input.value": "Plan a trip.", "output.value": "Take the train."}
