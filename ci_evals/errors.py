@@ -25,6 +25,7 @@ if sys.platform != "win32":
 
 HostErrorKind = Literal[
     "forbidden",  # 401, 403: the token is missing, invalid, or may not do this
+    "expired",  # GitLab's 401: the token is not valid, or not any more
     "missing",  # 404, 410
     "too_large",  # more than is stored, or than is downloaded
     "rate_limited",  # and waiting would take too long

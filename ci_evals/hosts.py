@@ -195,6 +195,10 @@ class Host:
     """True if this job runs on the default branch, whose results are baselines; None if that is
     unknown.
     """
+    job_revision: str | None = None
+    """The commit that this job was started for, which may differ from the one that it has checked
+    out; None if that is unknown.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ

@@ -135,6 +135,7 @@ class Invocation:
         first: the cases to run first.
         failed_before: the cases outside a selection that did not pass when they last ran.
         on_default_branch: True on the default branch; None if that is unknown.
+        job_revision: the commit that the job was started for; None if that is unknown.
         runs_of_main: main's number of runs of cases that have fewer here, by their ids.
     """
 
@@ -164,6 +165,7 @@ class Invocation:
     first: frozenset[str] = frozenset()
     failed_before: tuple[str, ...] = ()
     on_default_branch: bool | None = None
+    job_revision: str | None = None
     runs_of_main: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -226,6 +228,7 @@ class Invocation:
             selection=suite.selection,
             failed_before=self.failed_before,
             on_default_branch=self.on_default_branch,
+            job_revision=self.job_revision,
             confirm_runs=suite.confirm_runs,
             provider_kinds=suite.provider_kinds,
         )

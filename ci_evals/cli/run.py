@@ -194,6 +194,7 @@ def _add_previous(invocation: Invocation, previous: Previous, host: Host, job: J
         resume=invocation.resume or bool(previous.journals),
         sources=(*invocation.sources, *previous.journals),
         on_default_branch=host.on_default_branch,
+        job_revision=host.job_revision,
     )
     if previous.recording:
         invocation = replace(invocation, reusable=(previous.recording,))

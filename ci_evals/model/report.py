@@ -63,9 +63,9 @@ class SuiteInfo:
     was called, and only recordings answered; in a run that is `replayed`, recordings came first.
     `selection` is the part of the suite that was selected, if not all of it: `3 of 40 cases`.
     `failed_before` are the ids of cases that were not selected and did not pass in their last run.
-    `on_default_branch` is None if no CI system reports it. `confirm_runs` are the further runs of a
-    suspect, and `provider_kinds` the `type` of each provider and stage; both are unknown in older
-    reports.
+    `on_default_branch` and `job_revision`, the commit that the job was started for, are None if no
+    CI system reports them. `confirm_runs` are the further runs of a suspect, and `provider_kinds`
+    the `type` of each provider and stage; both are unknown in older reports.
     """
 
     name: str
@@ -85,6 +85,7 @@ class SuiteInfo:
     selection: str | None = None
     failed_before: tuple[str, ...] = ()
     on_default_branch: bool | None = None
+    job_revision: str | None = None
     confirm_runs: ConfirmRuns | None = None
     provider_kinds: Mapping[str, str] = field(default_factory=dict)
 

@@ -49,7 +49,7 @@ class Candidate(Generic[T]):
     Attributes:
         source: the CI system's own data for downloading them.
         run: the name of the run: `run 12`.
-        head_sha: the commit of the run; None if the CI system doesn't say.
+        head_sha: the commit of the run; None if only its report says so.
         place: how that commit is related to the one under test, in words.
     """
 
@@ -67,16 +67,26 @@ class Download:
     run_url: str
 
 
+@dataclass(frozen=True, slots=True)
+class NoResults:
+    """A run has left nothing to download; `reason` says why if it is known."""
+
+    reason: str | None = None
+
+
 class BaseBranch(Protocol[T]):
     """The base branch on a CI system. Every method may raise `HostError`.
 
     Attributes:
         name: its name.
         start: the commit where `history` starts, in words: `the merge base`.
+        takes_other_commits: True if a report counts although its run checked out another commit of
+            the branch than the one that it was started for.
     """
 
     name: str
     start: str
+    takes_other_commits: bool
 
     async def candidates(self) -> Sequence[Candidate[T]] | NotFound:
         """Return the results of the branch's own runs, newest first."""
@@ -91,10 +101,10 @@ class BaseBranch(Protocol[T]):
 
     async def download(
         self, source: T, folder: Path, names: Collection[str]
-    ) -> Download | str | None:
+    ) -> Download | NoResults | str:
         """Unpack the files of these names, or return why the run cannot be trusted.
 
-        Return None if it has left no results at all.
+        Return `NoResults` if there is nothing to download.
         """
         ...
 
@@ -129,6 +139,13 @@ class _OtherSuites:
     suites: Sequence[SuiteInfo]
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """The CI system did not let us look at a run."""
+
+    reason: str
+
+
 async def find_base_report(
     branch: BaseBranch[T], suite: str, folder: Path, suites: Collection[str] = ()
 ) -> BaseReport | NotFound:
@@ -137,7 +154,7 @@ async def find_base_report(
     The report of the merge base is preferred, then the one of the nearest commit before it, then
     the newest of the branch. Only complete reports of concluded runs of the repository's own branch
     count, and only if the checkout was a commit of that branch, without changes. Reports of another
-    commit than their run's come last.
+    commit than their run's come last, where they count at all.
 
     Args:
         branch: where to look.
@@ -163,30 +180,28 @@ async def find_base_report(
     for candidate in best_first:
         if tried == MAX_TRIED:
             break
-        report: BaseReport | _OtherSuites | str | None
-        try:
-            report = await _try(branch, candidate, suite, folder / str(tried))
-            if isinstance(report, BaseReport):
-                report = await _check_commit(branch, report, history)
-        except HostError as error:
-            if error.kind in ("rate_limited", "unreachable"):  # the next one would fail as well
-                raise
-            if error.kind != "missing":
-                failed = True
-            report = str(error)
-        if report is None:  # nothing was downloaded
-            continue
-        tried += 1
-        if isinstance(report, _OtherSuites):
-            known_suites |= {info.name for info in report.suites}
-        elif not isinstance(report, BaseReport):
-            reasons.append(f"{candidate.run}: {report}")
-        elif candidate.head_sha in (None, report.report.suite.revision):
-            return report
-        elif of_another_commit is None:
-            of_another_commit = report
+        report = await _try(branch, candidate, suite, folder / str(tried), history)
+        if not isinstance(report, NoResults):
+            tried += 1
+        match report:
+            case BaseReport() if _is_of_its_run(candidate, report.report):
+                return report
+            case BaseReport():
+                of_another_commit = of_another_commit or report
+            case _OtherSuites():
+                known_suites |= {info.name for info in report.suites}
+            case NoResults(reason=None):
+                pass
+            case _Refused(reason) | NoResults(reason):
+                reasons.append(f"{candidate.run}: {reason}")
+                failed = failed or isinstance(report, _Refused)
+            case reason:
+                reasons.append(f"{candidate.run}: {reason}")
     if of_another_commit:
         return of_another_commit
+    if not tried and not reasons:
+        reason = f"none of the last runs of {name_of(branch.name)} has left results of this job"
+        return NotFound(reason, expected=True)
     return _explain(branch.name, reasons, known_suites.difference(suites, (suite,)), failed=failed)
 
 
@@ -203,7 +218,7 @@ def _explain(
     """
     branch = name_of(branch)
     if reasons:
-        why = "; ".join(reasons)
+        why = "; ".join(reasons[:MAX_TRIED])
         reason = f"none of the last reports of {branch} can be used ({why})"
         return NotFound(reason, expected=True, failed=failed)
     if others:
@@ -229,23 +244,57 @@ def _sort_candidates(
             yield candidate
 
 
+def _is_of_its_run(candidate: Candidate[T], report: SavedReport) -> bool:
+    """Return True if a run checked out the commit that it was started for."""
+    return report.suite.revision == (candidate.head_sha or report.suite.job_revision)
+
+
+def another_commit(checked_out: str, run: str) -> str:
+    """Return the problem of a run that checked out another commit than its own."""
+    return f"it checked out {short_sha(checked_out)}, but ran on {short_sha(run)}"
+
+
 async def _check_commit(
-    branch: BaseBranch[T], report: BaseReport, history: Sequence[str]
+    branch: BaseBranch[T], candidate: Candidate[T], report: BaseReport, history: Sequence[str]
 ) -> BaseReport | str:
-    """Return the report if the commit that it checked out is one of the base branch."""
+    """Return the report if the commit that it checked out counts, else the reason why not."""
     sha = str(report.report.suite.revision)
+    if not branch.takes_other_commits and not _is_of_its_run(candidate, report.report):
+        run_sha = candidate.head_sha or report.report.suite.job_revision
+        if run_sha is None:
+            return "it does not say which commit it ran on"
+        return another_commit(sha, run_sha)
     if sha in history or await branch.has_commit(sha):
         return report
     return f"it checked out {short_sha(sha)}, which is not a commit of {name_of(branch.name)}"
 
 
 async def _try(
-    branch: BaseBranch[T], candidate: Candidate[T], suite: str, folder: Path
-) -> BaseReport | _OtherSuites | str | None:
-    """Download a candidate and return its report, or why it cannot be used.
+    branch: BaseBranch[T],
+    candidate: Candidate[T],
+    suite: str,
+    folder: Path,
+    history: Sequence[str],
+) -> BaseReport | _OtherSuites | NoResults | _Refused | str:
+    """Return the report of a candidate, or why it cannot be used."""
+    try:
+        report = await _read(branch, candidate, suite, folder)
+        if isinstance(report, BaseReport):
+            return await _check_commit(branch, candidate, report, history)
+    except HostError as error:
+        # The next candidate would fail as well.
+        if error.kind in ("expired", "rate_limited", "unreachable"):
+            raise
+        if error.kind == "missing":
+            return str(error)
+        return _Refused(str(error))
+    return report
 
-    Return None if it has left no results.
-    """
+
+async def _read(
+    branch: BaseBranch[T], candidate: Candidate[T], suite: str, folder: Path
+) -> BaseReport | _OtherSuites | NoResults | str:
+    """Download a candidate and return its report, or why it cannot be used."""
     download = await branch.download(candidate.source, folder, (REPORT, JOURNAL))
     if not isinstance(download, Download):
         return download
@@ -264,7 +313,7 @@ async def _try(
     if problem:
         return problem
     place = candidate.place
-    if candidate.head_sha not in (None, report.suite.revision):
+    if not _is_of_its_run(candidate, report):
         place = "another commit than its run's"
     recording: Path | None = path.with_name(JOURNAL)
     if recording not in download.files:

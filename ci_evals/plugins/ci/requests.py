@@ -1,7 +1,10 @@
 """Requests to the API of a CI system: repeats them after limits and failures, checks answers."""
 
+import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import Any, BinaryIO, Final, TypeVar
 
 import aiohttp
@@ -100,6 +103,27 @@ def decode(answer: Any, kind: TypeAdapter[T], host: str) -> T:
         raise HostError(
             "unexpected", f"{host}'s answer differs from its documentation: {first_problem(error)}"
         ) from error
+
+
+async def check_redirect(url: URL) -> None:
+    """Check the target of a redirect, whose answer is saved for code under test to see.
+
+    Raises:
+        HostError: it is a link-local address, where clouds hand out the credentials of a machine.
+    """
+    if url.host is None:
+        raise HostError("unexpected", "a redirect without a host is refused")
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return  # the request fails as well, or a proxy knows the name
+    for _, _, _, _, address in found:
+        # An IPv6 address may name its interface: `fe80::1%eth0`.
+        if ip_address(str(address[0]).partition("%")[0]).is_link_local:
+            raise HostError(
+                "unexpected", f"a redirect to the link-local address {url.host} is refused"
+            )
 
 
 async def save_body(response: aiohttp.ClientResponse, file: BinaryIO, max_bytes: int) -> None:

@@ -23,6 +23,7 @@ from ci_evals.plugins.ci.requests import (
     TIMEOUT,
     Patience,
     Sleep,
+    check_redirect,
     decode,
     network_errors,
     save_body,
@@ -288,11 +289,15 @@ class GitHub:
         async def save() -> None:
             with self._errors():
                 url = await self._requests.location(self._url(path).partition("{")[0])
+            await check_redirect(url)
             file.seek(0)
             file.truncate()
             with network_errors(url):
                 async with self._session.get(
-                    url, proxy=self._proxies.find(url), timeout=DOWNLOAD_TIMEOUT
+                    url,
+                    proxy=self._proxies.find(url),
+                    timeout=DOWNLOAD_TIMEOUT,
+                    allow_redirects=False,
                 ) as response:
                     _check_download(url.host, response)
                     await save_body(response, file, max_bytes)

@@ -177,6 +177,8 @@ class GitHubBranch(BaseBranch[_Source]):
         search: what to look for.
     """
 
+    takes_other_commits = True
+
     def __init__(self, github: GitHub, search: Search) -> None:
         self.name = search.base_ref
         self.start = "its base"

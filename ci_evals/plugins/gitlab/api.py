@@ -20,6 +20,7 @@ from ci_evals.plugins.ci.requests import (
     TIMEOUT,
     Patience,
     Sleep,
+    check_redirect,
     decode,
     network_errors,
     save_body,
@@ -34,6 +35,7 @@ T = TypeVar("T")
 MAX_ITEMS: Final = 10_000
 
 _PER_PAGE = 100
+_MAX_REDIRECTS = 5
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _NO_PROJECT = "404 Project Not Found"
 """GitLab's answer if a token may not see the project, or may not read its artifacts."""
@@ -138,9 +140,14 @@ class GitLab:
             file.seek(0)
             file.truncate()
             url = self._url(path, query)
-            moved = await self._save_from(url, self._credential, file, max_bytes)
-            if moved is not None:
-                await self._save_from(moved, {}, file, max_bytes)
+            credential = self._credential
+            for _ in range(_MAX_REDIRECTS):
+                moved = await self._save_from(url, credential, file, max_bytes)
+                if moved is None:
+                    return
+                await check_redirect(moved)
+                url, credential = moved, {}
+            raise HostError("unexpected", f"{self._origin.host} redirects without end")
 
         await self.retry(save)
 
@@ -154,7 +161,7 @@ class GitLab:
                 proxy=self._proxies.find(url),
                 headers=headers,
                 timeout=DOWNLOAD_TIMEOUT,
-                allow_redirects=not headers,  # aiohttp would send the token along
+                allow_redirects=False,  # aiohttp would send the token along
             ) as response:
                 if response.status in _REDIRECTS and "Location" in response.headers:
                     return url.join(URL(response.headers["Location"], encoded=True))
@@ -215,7 +222,9 @@ def _raise_for_status(
     if status >= 500 or status == 408:
         raise HostError("unreachable", f"{host} answered {status}: {text}")
     answered = f"GitLab answered {status}: {text}"
-    if status in (401, 403) or message == _NO_PROJECT:
+    if status == 401:
+        raise HostError("expired", answered)
+    if status == 403 or message == _NO_PROJECT:
         raise HostError("forbidden", answered)
     if status in (404, 410):
         raise HostError("missing", answered)

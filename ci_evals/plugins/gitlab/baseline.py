@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from ci_evals.engine.journal import JOURNAL, MAIN_JOURNAL
 from ci_evals.errors import HostError, StorageError
+from ci_evals.format import name_of
 from ci_evals.hosts import ArtifactNames, BaselineChoice, Previous
 from ci_evals.plugins.ci.archives import OWN_LIMITS, unpack
 from ci_evals.plugins.ci.baseline import (
@@ -19,6 +20,7 @@ from ci_evals.plugins.ci.baseline import (
     BaseReport,
     Candidate,
     Download,
+    NoResults,
     NotFound,
     both_journals,
     find_base_report,
@@ -31,8 +33,14 @@ from ci_evals.suite.types import CheckedSuite
 MAX_COMMITS: Final = 50
 MAX_PIPELINES: Final = 50
 MAX_JOBS: Final = 1_000  # of one pipeline
+MAX_OTHER_JOBS: Final = 5  # of one pipeline, which may be the job under an earlier name
 MAX_CHANGED: Final = 1_000  # files of a merge request
 
+_NOT_THE_FIRST = (
+    "no green pipeline that GitLab looks at has left results of the job {job}; if it was renamed,"
+    " if its artifacts have expired, or if GitLab is older than 18.7, only a project access token"
+    " with the scope `read_api` in GITLAB_TOKEN finds them"
+)
 _ADVICE = "reading artifacts needs a project access token with the scope `read_api` in GITLAB_TOKEN"
 
 
@@ -49,6 +57,7 @@ class _Pipeline:
 @dataclass(frozen=True, slots=True)
 class _File:
     filename: str
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,20 +165,36 @@ async def _find_base(
     """Find the report and the journal of the base branch."""
     names = [other.name for other in suites]
     found: BaseReport | NotFound
+    warnings: tuple[str, ...] = ()
     try:
-        async with connect(context, context.target_project_id, patience_s=PATIENCE_S) as gitlab:
-            if context.token is None:
-                branch = LastGreenPipeline(gitlab, search, context.project_url)
-                found = await find_base_report(branch, suite.name, folder, names)
-            else:
-                pipelines = Pipelines(gitlab, search)
-                found = await find_base_report(pipelines, suite.name, folder, names)
+        try:
+            found = await _search(context, search, suite.name, names, folder / "pipelines")
+        except HostError as error:
+            if error.kind != "expired" or context.token is None or context.job_token is None:
+                raise
+            fallback = "the baseline was looked for with the job's own token"
+            warnings = (f"GITLAB_TOKEN is not valid, or has expired: {fallback} ({error})",)
+            context = replace(context, token=None)
+            found = await _search(context, search, suite.name, names, folder / "last")
     except (HostError, StorageError) as error:
         reason = str(error)
-        if isinstance(error, HostError) and error.kind == "forbidden":
+        if isinstance(error, HostError) and error.kind in ("expired", "forbidden"):
             reason += f" ({_ADVICE})"
         found = NotFound(reason, expected=True, failed=True)
-    return previous_of(found, search.branch, suite, suites)
+    previous = previous_of(found, search.branch, suite, suites)
+    return replace(previous, warnings=(*warnings, *previous.warnings))
+
+
+async def _search(
+    context: GitLabContext, search: _Search, suite: str, suites: Collection[str], folder: Path
+) -> BaseReport | NotFound:
+    """Look for a report among all that the token of the context may see."""
+    async with connect(context, context.target_project_id, patience_s=PATIENCE_S) as gitlab:
+        if context.token is None:
+            last_green = LastGreenPipeline(gitlab, search, context)
+            return await find_base_report(last_green, suite, folder, suites)
+        pipelines = Pipelines(gitlab, search, context)
+        return await find_base_report(pipelines, suite, folder, suites)
 
 
 async def _find_journals(
@@ -179,8 +204,10 @@ async def _find_journals(
     left, if any.
     """
     async with connect(context, context.project_id, patience_s=PATIENCE_S) as gitlab:
-        jobs = await _jobs(gitlab, context.pipeline_id, context.job_name, include_retried="true")
+        jobs = await _list_jobs(gitlab, context.pipeline_id, include_retried="true")
         for job in jobs:
+            if job.name != context.job_name:
+                continue
             if job.id < context.job_id and job.artifacts_file:
                 names = (JOURNAL, MAIN_JOURNAL)
                 return both_journals(await _fetch(gitlab, _path(job), folder, names), suite)
@@ -190,23 +217,31 @@ async def _find_journals(
 class Pipelines(BaseBranch[_Pipeline]):
     """The base branch by its pipelines. Needs an access token with `read_api`."""
 
-    def __init__(self, gitlab: GitLab, search: _Search) -> None:
+    # A pipeline that was started by hand may check out a merge request.
+    takes_other_commits = False
+
+    def __init__(self, gitlab: GitLab, search: _Search, context: GitLabContext) -> None:
         self.name = search.branch
         self.start = search.start
         self._gitlab = gitlab
         self._search = search
+        self._context = context
 
     async def candidates(self) -> Sequence[Candidate[_Pipeline]] | NotFound:
-        pipelines = await self._gitlab.list(
-            "pipelines", _Pipeline, limit=MAX_PIPELINES, ref=self.name, scope="finished"
-        )
-        newest_first = sorted(pipelines, key=lambda pipeline: pipeline.id, reverse=True)
-        return [
+        finished = await _finished_pipelines(self._gitlab, self.name, self._context)
+        if not finished:
+            return _first_run(self.name)
+        candidates = [
             Candidate(pipeline, f"pipeline {pipeline.id}", pipeline.sha)
-            for pipeline in newest_first
+            for pipeline in sorted(finished, key=lambda pipeline: pipeline.id, reverse=True)
             # Others can name the base branch as theirs while they test a merge request.
             if pipeline.source in TRUSTED_SOURCES
         ]
+        if not candidates:
+            sources = ", ".join(sorted({pipeline.source for pipeline in finished}))
+            reason = f"the last pipelines of {name_of(self.name)} were all started by {sources}"
+            return NotFound(reason, expected=True)
+        return candidates
 
     async def history(self) -> Sequence[str]:
         start = self._search.base_sha
@@ -224,16 +259,35 @@ class Pipelines(BaseBranch[_Pipeline]):
 
     async def download(
         self, source: _Pipeline, folder: Path, names: Collection[str]
-    ) -> Download | str | None:
-        for job in await _jobs(self._gitlab, source.id, self._search.job):
+    ) -> Download | NoResults | str:
+        jobs = await _list_jobs(self._gitlab, source.id)
+        named = [job for job in jobs if job.name == self._search.job]
+        for job in named:
             if job.tag:
                 return "it ran on a tag"
             if job.artifacts_file:
                 files = await _fetch(self._gitlab, _path(job), folder, names)
                 return Download(files, source.web_url)
             if job.has_expired:
-                return "its artifacts have expired"
-        return None
+                return NoResults("its artifacts have expired")
+        if named:
+            return NoResults()
+        files = await self._files_of_others(jobs, folder, names)
+        if not files:
+            return NoResults()
+        return Download(files, source.web_url)
+
+    async def _files_of_others(
+        self, jobs: Sequence[_Job], folder: Path, names: Collection[str]
+    ) -> tuple[Path, ...]:
+        """Return the results of jobs of other names: this one may have been renamed."""
+        others = [job for job in jobs if job.artifacts_file and not job.tag]
+        # Builds and images are far larger than reports.
+        others.sort(key=lambda job: job.artifacts_file.size if job.artifacts_file else 0)
+        files: list[Path] = []
+        for job in others[:MAX_OTHER_JOBS]:
+            files += await _fetch(self._gitlab, _path(job), folder / str(job.id), names)
+        return tuple(files)
 
     async def has_commit(self, sha: str) -> bool:
         path = f"repository/merge_base?refs%5B%5D={sha}&refs%5B%5D={quote(self.name, safe='')}"
@@ -254,14 +308,24 @@ class LastGreenPipeline(BaseBranch[None]):
     left out. The token may not ask which branch a commit is on.
     """
 
-    def __init__(self, gitlab: GitLab, search: _Search, project_url: str) -> None:
+    takes_other_commits = False
+
+    def __init__(self, gitlab: GitLab, search: _Search, context: GitLabContext) -> None:
         self.name = search.branch
         self.start = search.start
         self._gitlab = gitlab
         self._search = search
-        self._url = f"{project_url}/-/pipelines?ref={quote(search.branch, safe='')}"
+        self._context = context
+        self._url = f"{context.project_url}/-/pipelines?ref={quote(search.branch, safe='')}"
 
     async def candidates(self) -> Sequence[Candidate[None]] | NotFound:
+        try:
+            if not await _finished_pipelines(self._gitlab, self.name, self._context):
+                return _first_run(self.name)
+        except HostError as error:
+            # Only a public project shows its pipelines to those who are not logged in.
+            if error.kind not in ("expired", "forbidden", "missing"):
+                raise
         return [Candidate(None, "the last green pipeline", None, "its last green pipeline")]
 
     async def history(self) -> Sequence[str]:
@@ -269,14 +333,21 @@ class LastGreenPipeline(BaseBranch[None]):
 
     async def download(
         self, source: None, folder: Path, names: Collection[str]
-    ) -> Download | str | None:
+    ) -> Download | NoResults | str:
         del source
         path = f"jobs/artifacts/{quote(self.name, safe='')}/download"
         try:
-            files = await _fetch(self._gitlab, path, folder, names, job=self._search.job)
+            files = await _fetch(
+                self._gitlab,
+                path,
+                folder,
+                names,
+                job=self._search.job,
+                search_recent_successful_pipelines="true",  # since GitLab 18.7
+            )
         except HostError as error:
             if error.kind == "missing":
-                return None
+                return NoResults(_NOT_THE_FIRST.format(job=name_of(self._search.job)))
             if error.kind == "forbidden":
                 raise HostError("forbidden", f"{error} ({_ADVICE})") from error
             raise
@@ -287,12 +358,25 @@ class LastGreenPipeline(BaseBranch[None]):
         return True
 
 
-async def _jobs(gitlab: GitLab, pipeline_id: int, name: str, **query: str) -> Sequence[_Job]:
-    """Return the jobs of this name in a pipeline, newest first."""
+async def _finished_pipelines(
+    gitlab: GitLab, branch: str, context: GitLabContext
+) -> Sequence[_Pipeline]:
+    """Return the last pipelines of a branch, other than the one that is under way."""
+    pipelines = await gitlab.list(
+        "pipelines", _Pipeline, limit=MAX_PIPELINES, ref=branch, scope="finished"
+    )
+    return [pipeline for pipeline in pipelines if pipeline.id != context.pipeline_id]
+
+
+def _first_run(branch: str) -> NotFound:
+    return NotFound(f"no pipeline of {name_of(branch)} has finished yet", expected=False)
+
+
+async def _list_jobs(gitlab: GitLab, pipeline_id: int, **query: str) -> Sequence[_Job]:
+    """Return the jobs of a pipeline, newest first."""
     path = f"pipelines/{pipeline_id}/jobs"
     jobs = await gitlab.list(path, _Job, limit=MAX_JOBS, **query)
-    named = [job for job in jobs if job.name == name]
-    return sorted(named, key=lambda job: job.id, reverse=True)
+    return sorted(jobs, key=lambda job: job.id, reverse=True)
 
 
 def _path(job: _Job) -> str:

@@ -26,7 +26,7 @@ from ci_evals.hosts import (
 )
 from ci_evals.merge_base.commit import first_parent
 from ci_evals.model.report import Checkout
-from ci_evals.plugins.ci.baseline import PATIENCE_S, checkout_problem
+from ci_evals.plugins.ci.baseline import PATIENCE_S, another_commit, checkout_problem
 from ci_evals.plugins.ci.places import checkout_of, locate_problems, path_in
 from ci_evals.plugins.gitlab.api import connect
 from ci_evals.plugins.gitlab.baseline import changed_files, find_earlier
@@ -52,6 +52,7 @@ class GitLabCI(Host):
         self._context = read_context(environ)
         self.lacks_secrets = self._context.runs_in_fork
         self.on_default_branch = self._context.makes_baselines
+        self.job_revision = self._context.sha or None
 
     def remove_credentials(self, environ: MutableMapping[str, str]) -> None:
         """Remove the job's tokens."""
@@ -100,8 +101,12 @@ class GitLabCI(Host):
 
     def explain_lost_baseline(self, checkout: Checkout) -> str | None:
         """Return why the results of the default branch cannot be a baseline; None if they can."""
+        if not self._context.makes_baselines:
+            return None
         problem = checkout_problem(checkout)
-        if problem is None or not self._context.makes_baselines:
+        if problem is None and checkout.revision != self._context.sha:
+            problem = another_commit(str(checkout.revision), self._context.sha)
+        if problem is None:
             return None
         return f"this run cannot be a baseline: {problem}"
 

@@ -104,7 +104,7 @@ def _post(contribution: Contribution, context: GitLabContext, mode: Mode) -> Com
     except HostError as error:
         why = str(error)
         # GitLab hides what a token may not see: a lack of permission may look like a 404.
-        if error.kind in ("forbidden", "missing"):
+        if error.kind in ("expired", "forbidden", "missing"):
             why += f" (a note on {merge_request.url} needs {_NEEDED})"
         return CommentOutcome(warning=f"{NOT_POSTED}: {why}")
 

@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from aiohttp import web
+from archives import archive
 from fakes.chat import completion
 from fakes.gitlab import (
     BOT,
@@ -193,9 +194,9 @@ async def test_the_job_token_finds_the_last_green_pipeline(
     job = await project.merge_request(RED, GITLAB_TOKEN="")
     assert job.ended.code == 1
     assert "compared with main at bbbbbbb (its last green pipeline)" in job.ended.out
-    (path,) = fake.asked("GET")
-    assert path == "/api/v4/projects/7/jobs/artifacts/main/download?job=evals"
-    assert [headers.get("JOB-TOKEN") for _, _, headers in fake.calls] == [JOB_TOKEN]
+    _, path = fake.asked("GET")
+    assert path.startswith("/api/v4/projects/7/jobs/artifacts/main/download?job=evals")
+    assert {headers.get("JOB-TOKEN") for _, _, headers in fake.calls} == {JOB_TOKEN}
     assert "comment: no comment was posted: that needs a project access token" in job.ended.out
     assert fake.notes == {}
 
@@ -204,13 +205,93 @@ async def test_the_first_pipeline_has_nothing_to_compare_with(
     project: Project, fake: FakeGitLab
 ) -> None:
     fake.add_history(OLDER, BASE)
+    fake.shows_pipelines = True  # without that, a job's token cannot tell
     project.suite()
     for token in (TOKEN, ""):
+        fake.pipelines.clear()
         job = await project.push(BASE, before=OLDER, GITLAB_TOKEN=token)
-        job.stored.content = None
         assert job.ended.code == 0
-        assert "main has no report of this suite yet" in job.ended.out
+        assert "no pipeline of main has finished yet" in job.ended.out
         assert job.report["verdict"]["status"] == "pass"
+
+
+@pytest.mark.parametrize("token", [TOKEN, ""])
+async def test_a_branch_with_finished_pipelines_has_no_first_run(
+    token: str, project: Project, fake: FakeGitLab
+) -> None:
+    fake.add_history(OLDER, BASE)
+    fake.add_pipeline(BASE)  # ran other jobs only
+    open_merge_request(fake, RED)
+    project.suite()
+    job = await project.merge_request(RED, CI_MERGE_REQUEST_DIFF_BASE_SHA=BASE, GITLAB_TOKEN=token)
+    assert job.report["verdict"]["status"] == "borderline"
+    assert "left results of th" in job.ended.out
+
+
+@pytest.mark.parametrize("token", [TOKEN, ""])
+async def test_a_job_that_the_newest_green_pipeline_did_not_run_is_found_before_it(
+    token: str, project: Project, fake: FakeGitLab
+) -> None:
+    await main_pipeline(project)
+    fake.add_pipeline(RED)  # a scheduled pipeline, say
+    open_merge_request(fake, GREEN)
+    job = await project.merge_request(GREEN, CI_MERGE_REQUEST_DIFF_BASE_SHA=RED, GITLAB_TOKEN=token)
+    assert "compared with main at bbbbbbb" in job.ended.out
+
+
+async def test_an_older_gitlab_is_not_said_to_have_no_report(
+    project: Project, fake: FakeGitLab
+) -> None:
+    await main_pipeline(project)
+    fake.searches_recent_pipelines = False
+    fake.add_pipeline(RED)
+    open_merge_request(fake, GREEN)
+    job = await project.merge_request(GREEN, GITLAB_TOKEN="")
+    assert job.report["verdict"]["status"] == "borderline"
+    assert "token with the scope `read_api` in GITLAB_TOKEN" in job.ended.out
+
+
+async def test_a_renamed_job_is_found_by_its_suite(project: Project, fake: FakeGitLab) -> None:
+    first = await main_pipeline(project)
+    fake.add_job(first.stored.pipeline, name="build", content=archive({"app.whl": b"a build"}))
+    open_merge_request(fake, RED)
+    project.suite(wrong=("river",))
+    job = await project.merge_request(
+        RED, CI_MERGE_REQUEST_DIFF_BASE_SHA=BASE, CI_JOB_NAME="behaviour"
+    )
+    assert "compared with main at bbbbbbb (the merge base)" in job.ended.out
+    assert job.ended.code == 1
+
+
+async def test_expired_artifacts_hide_no_older_ones(project: Project, fake: FakeGitLab) -> None:
+    await main_pipeline(project)
+    for _ in range(6):
+        fake.add_job(fake.add_pipeline(RED), expire_at=expired())
+    open_merge_request(fake, GREEN)
+    job = await project.merge_request(GREEN, CI_MERGE_REQUEST_DIFF_BASE_SHA=RED)
+    assert "compared with main at bbbbbbb" in job.ended.out
+
+
+async def test_an_expired_token_falls_back_to_the_jobs_and_says_so(
+    project: Project, fake: FakeGitLab
+) -> None:
+    await main_pipeline(project)
+    del fake.tokens[TOKEN]
+    open_merge_request(fake, RED)
+    job = await project.merge_request(RED, CI_MERGE_REQUEST_DIFF_BASE_SHA=BASE)
+    assert "compared with main at bbbbbbb (its last green pipeline)" in job.ended.out
+    assert "warning: GITLAB_TOKEN is not valid, or has expired: the baseline was" in job.ended.out
+
+
+async def test_a_redirect_to_a_link_local_address_is_refused(
+    project: Project, fake: FakeGitLab
+) -> None:
+    await main_pipeline(project)
+    fake.storage_url = "http://169.254.169.254"
+    open_merge_request(fake, RED)
+    job = await project.merge_request(RED, CI_MERGE_REQUEST_DIFF_BASE_SHA=BASE)
+    assert "a redirect to the link-local address 169.254.169.254 is refused" in job.ended.out
+    assert job.report["verdict"]["status"] == "borderline"
 
 
 async def test_a_job_token_that_may_not_read_artifacts_is_no_first_pipeline(
@@ -224,7 +305,7 @@ async def test_a_job_token_that_may_not_read_artifacts_is_no_first_pipeline(
     assert job.report["verdict"]["status"] == "borderline"
 
 
-@pytest.mark.parametrize("status", [401, 403, 500])
+@pytest.mark.parametrize("status", [403, 500])
 async def test_only_a_report_that_is_not_there_leaves_the_verdict_as_it_is(
     status: int, project: Project, fake: FakeGitLab
 ) -> None:
@@ -278,6 +359,25 @@ async def test_a_report_of_a_commit_that_main_lacks_is_no_baseline(
     job = await project.merge_request(FEATURE, CI_MERGE_REQUEST_DIFF_BASE_SHA=GREEN)
     assert "compared with main at bbbbbbb" in job.ended.out
     assert job.ended.code == 1
+
+
+@pytest.mark.parametrize("token", [TOKEN, ""])
+async def test_a_pipeline_on_main_that_checked_out_a_merge_request_is_no_baseline(
+    token: str, project: Project, fake: FakeGitLab
+) -> None:
+    fake.add_history(OLDER, BASE, FEATURE)  # the commit has been merged since
+    project.suite()
+    project.check_out(FEATURE)
+    dispatched = await project.job(fake.add_pipeline(BASE, source="web"), CI_COMMIT_BRANCH="main")
+    project.keep(dispatched)
+    said = "this run cannot be a baseline: it checked out fffffff, but ran on bbbbbbb"
+    assert said in dispatched.ended.out
+    open_merge_request(fake, FEATURE)
+    job = await project.merge_request(
+        FEATURE, CI_MERGE_REQUEST_DIFF_BASE_SHA=BASE, GITLAB_TOKEN=token
+    )
+    assert "it checked out fffffff, but ran on bbbbbbb" in job.ended.out
+    assert "compared with main" not in job.ended.out
 
 
 async def test_no_token_reaches_the_storage_of_artifacts(

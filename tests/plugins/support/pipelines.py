@@ -89,6 +89,7 @@ class Project(Checkout):
     ) -> Job:
         """Run a command, `ci-evals run` unless another is given, as a job of a pipeline."""
         stored = self.fake.add_job(pipeline, name=changes.get("CI_JOB_NAME", "evals"))
+        pipeline.status = "running"
         out = f"{RESULTS}-{stored.id}"
         environ = {
             "CI": "true",
@@ -119,6 +120,9 @@ class Project(Checkout):
             environ=environ,
             constants=self.constants,
         )
+        pipeline.status = "success"
+        if ended.code:
+            pipeline.status = stored.status = "failed"
         return Job(ended, self.folder / out, stored)
 
     def keep(self, job: Job) -> None:

@@ -65,6 +65,7 @@ class StoredPipeline:
     ref: str = "main"
     source: str = "push"
     status: str = "success"
+    parent: int | None = None
 
 
 @dataclass
@@ -99,6 +100,8 @@ class FakeGitLab:
             READER: ("reader", "read_api"),
         }
         self.job_token_reads_artifacts = True
+        self.searches_recent_pipelines = True  # before 18.7, GitLab ignores the parameter
+        self.shows_pipelines = False  # to everybody, as a public project does
         self.merge_requests: dict[int, StoredMergeRequest] = {}
         self.notes: dict[int, StoredNote] = {}
         self.pipelines: dict[int, StoredPipeline] = {}
@@ -138,6 +141,11 @@ class FakeGitLab:
         pipeline = StoredPipeline(self.next_id(), sha, **changes)
         self.pipelines[pipeline.id] = pipeline
         return pipeline
+
+    def children_of(self, pipeline: StoredPipeline) -> list[StoredPipeline]:
+        """The pipelines that jobs of a pipeline have started, the newest first."""
+        children = [each for each in self.pipelines.values() if each.parent == pipeline.id]
+        return sorted(children, key=lambda each: -each.id)
 
     def add_job(self, pipeline: StoredPipeline, **changes: Any) -> StoredJob:
         job = StoredJob(self.next_id(), pipeline, **changes)
@@ -195,8 +203,11 @@ class FakeGitLab:
             found = re.fullmatch(pattern, path)
             if found is None or method != request.method:
                 continue
-            if token is None and handler not in (_download, _download_latest):
-                return _error(401, "401 Unauthorized")
+            # Elsewhere, a job's token counts for nothing: the request is anybody's.
+            allowed = handler in (_download, _download_latest)
+            shown = handler is _list_pipelines and self.shows_pipelines
+            if token is None and not allowed and not shown:
+                return _error(404, "404 Project Not Found")
             if token is None and not self.job_token_reads_artifacts:
                 return _error(404, "404 Project Not Found")
             if token is not None and token[1] != "api" and method != "GET":
@@ -413,7 +424,9 @@ def _list_pipelines(fake: FakeGitLab, asked: Asked) -> web.Response:
     matching = [
         pipeline
         for pipeline in sorted(fake.pipelines.values(), key=lambda each: -each.id)
-        if pipeline.ref == asked.request.query["ref"] and pipeline.status in finished
+        if pipeline.ref == asked.request.query["ref"]
+        and pipeline.status in finished
+        and pipeline.source != "parent_pipeline"
     ]
     return fake.page(asked, [_pipeline_answer(pipeline) for pipeline in matching])
 
@@ -433,14 +446,25 @@ def _download(fake: FakeGitLab, asked: Asked) -> web.Response:
 
 
 def _download_latest(fake: FakeGitLab, asked: Asked) -> web.Response:
-    matching = [
-        job
-        for job in fake.jobs.values()
-        if job.pipeline.ref == asked.parts["ref"]
-        and job.pipeline.status == "success"
-        and job.name == asked.request.query["job"]
+    """Look into the newest green pipeline only, unless GitLab is asked for more and can do it."""
+    query = asked.request.query
+    green = [
+        pipeline
+        for pipeline in sorted(fake.pipelines.values(), key=lambda each: -each.id)
+        if pipeline.ref == asked.parts["ref"]
+        and pipeline.status == "success"
+        and pipeline.source != "parent_pipeline"
     ]
-    return fake.redirect(max(matching, key=lambda job: job.pipeline.id, default=None))
+    searched = green[:1]
+    if fake.searches_recent_pipelines and query.get("search_recent_successful_pipelines") == "true":
+        searched = green[:100]
+    for pipeline in searched:
+        for family in (pipeline, *fake.children_of(pipeline)):
+            for job in sorted(fake.jobs.values(), key=lambda each: -each.id):
+                named = job.pipeline.id == family.id and job.name == query["job"]
+                if named and job.status == "success" and job.content is not None:
+                    return fake.redirect(job)
+    return _error(404, "404 Not found")
 
 
 def _commits(fake: FakeGitLab, asked: Asked) -> web.Response:
