@@ -27,12 +27,13 @@ from ci_evals.plugins.ci.baseline import (
     previous_of,
 )
 from ci_evals.plugins.gitlab.api import GitLab, connect
-from ci_evals.plugins.gitlab.context import TRUSTED_SOURCES, GitLabContext
+from ci_evals.plugins.gitlab.context import CHILD, TRUSTED_SOURCES, GitLabContext, MergeRequest
 from ci_evals.suite.types import CheckedSuite
 
 MAX_COMMITS: Final = 50
 MAX_PIPELINES: Final = 50
 MAX_JOBS: Final = 1_000  # of one pipeline
+MAX_CHILDREN: Final = 20  # of one pipeline
 MAX_OTHER_JOBS: Final = 5  # of one pipeline, which may be the job under an earlier name
 MAX_CHANGED: Final = 1_000  # files of a merge request
 
@@ -74,6 +75,27 @@ class _Job:
     def has_expired(self) -> bool:
         """Return True if artifacts have expired, although GitLab may have kept the newest ones."""
         return self.artifacts_expire_at is not None and self.artifacts_expire_at < datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Downstream:
+    id: int
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bridge:
+    """A job that starts another pipeline, of this project or of another one."""
+
+    downstream_pipeline: _Downstream | None = None
+
+    @property
+    def child(self) -> int | None:
+        """The child pipeline; None if another project's pipeline was started, or none yet."""
+        downstream = self.downstream_pipeline
+        if downstream is None or downstream.source != CHILD:
+            return None
+        return downstream.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +282,7 @@ class Pipelines(BaseBranch[_Pipeline]):
     async def download(
         self, source: _Pipeline, folder: Path, names: Collection[str]
     ) -> Download | NoResults | str:
-        jobs = await _list_jobs(self._gitlab, source.id)
+        jobs = await self._list_jobs(source)
         named = [job for job in jobs if job.name == self._search.job]
         for job in named:
             if job.tag:
@@ -276,6 +298,23 @@ class Pipelines(BaseBranch[_Pipeline]):
         if not files:
             return NoResults()
         return Download(files, source.web_url)
+
+    async def _list_jobs(self, pipeline: _Pipeline) -> Sequence[_Job]:
+        """Return the jobs of a pipeline, and of its children if none of its own has the name."""
+        found: list[_Job] = []
+        pipelines = [pipeline.id]
+        for pipeline_id in pipelines:
+            jobs = await _list_jobs(self._gitlab, pipeline_id)
+            found += jobs
+            if any(job.name == self._search.job for job in jobs):
+                break
+            most = MAX_CHILDREN + 1 - len(pipelines)
+            if most > 0:
+                path = f"pipelines/{pipeline_id}/bridges"
+                bridges = await self._gitlab.list(path, _Bridge, limit=MAX_JOBS)
+                children = [bridge.child for bridge in bridges if bridge.child is not None]
+                pipelines += children[:most]
+        return found
 
     async def _files_of_others(
         self, jobs: Sequence[_Job], folder: Path, names: Collection[str]
@@ -393,6 +432,36 @@ async def _fetch(
             return unpack(file, folder, names, OWN_LIMITS)
     except OSError as error:
         raise StorageError(f"{folder}: artifacts cannot be unpacked: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _DiffRefs:
+    base_sha: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _MergeRequest:
+    target_branch: str
+    diff_refs: _DiffRefs | None = None
+
+
+async def complete(merge_request: MergeRequest, context: GitLabContext) -> MergeRequest:
+    """Return a merge request with the target branch and the merge base that GitLab tells.
+
+    Raises:
+        HostError: GitLab cannot be reached, refuses, or does not know the merge request.
+    """
+    async with connect(context, merge_request.project_id, patience_s=PATIENCE_S) as gitlab:
+        found = await gitlab.get(f"merge_requests/{merge_request.iid}", _MergeRequest)
+    base_sha = None
+    if found.diff_refs is not None:
+        base_sha = found.diff_refs.base_sha
+    return replace(
+        merge_request,
+        target_branch=found.target_branch,
+        base_sha=base_sha,
+        is_listed_only=False,
+    )
 
 
 async def changed_files(gitlab: GitLab, merge_request: int) -> tuple[str, ...] | None:

@@ -1,5 +1,6 @@
 """A job of GitLab CI, read from its predefined variables."""
 
+import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from ci_evals.model.fields import Secret
 
 TRUSTED_SOURCES: Final = frozenset(("push", "schedule", "web"))
 """The values of `CI_PIPELINE_SOURCE` for pipelines whose results may be a baseline."""
+
+CHILD: Final = "parent_pipeline"
+"""The value in a child pipeline, whose results may be a baseline if its parent's may."""
 
 _NO_COMMIT: Final = "0" * 40  # before a pipeline that is not a push, or the first on a branch
 _CREDENTIALS = (
@@ -37,6 +41,8 @@ class MergeRequest:
         base_sha: the merge base, or the target branch's commit in a pipeline for merged results.
         target_branch: the branch to merge it into.
         in_train: True in a merge train, whose verdicts are not for reviewers.
+        is_listed_only: True in a pipeline of its branch, which knows its number only: then
+            `target_branch` is the default branch, and `base_sha` is None.
     """
 
     iid: int
@@ -46,6 +52,7 @@ class MergeRequest:
     base_sha: str | None
     target_branch: str
     in_train: bool = False
+    is_listed_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +105,7 @@ class GitLabContext:
     def makes_baselines(self) -> bool:
         """True if results of this job may be a baseline, since it runs on the default branch."""
         on_default_branch = self.branch is not None and self.branch == self.default_branch
-        return on_default_branch and self.source in TRUSTED_SOURCES
+        return on_default_branch and self.source in (*TRUSTED_SOURCES, CHILD)
 
     @property
     def source_url(self) -> str | None:
@@ -179,7 +186,7 @@ def read_context(environ: Mapping[str, str]) -> GitLabContext:
 def _merge_request(environ: Mapping[str, str]) -> MergeRequest | None:
     iid = _number(environ, "CI_MERGE_REQUEST_IID")
     if not iid:
-        return None
+        return _listed_merge_request(environ)
     project_url = environ.get("CI_MERGE_REQUEST_PROJECT_URL", "").rstrip("/")
     # These two are set in pipelines for merged results only, which test a merge commit.
     head_sha = environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")
@@ -193,6 +200,33 @@ def _merge_request(environ: Mapping[str, str]) -> MergeRequest | None:
         target_branch=environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
         in_train=environ.get("CI_MERGE_REQUEST_EVENT_TYPE") == "merge_train",
     )
+
+
+def _listed_merge_request(environ: Mapping[str, str]) -> MergeRequest | None:
+    """Return the open merge request of a branch whose pipelines run on pushes to it.
+
+    Of several, it is the first. Those of the default branch don't count, nor do a fork's into
+    another project, which the fork's token may not see.
+    """
+    branch = environ.get("CI_COMMIT_BRANCH")
+    default_branch = environ.get("CI_DEFAULT_BRANCH", "")
+    if not branch or branch == default_branch:
+        return None
+    for listed in environ.get("CI_OPEN_MERGE_REQUESTS", "").split(","):
+        found = re.fullmatch(r"(?P<project>[^!]+)!(?P<iid>[0-9]{1,19})", listed.strip())
+        if found is None or found["project"] != environ.get("CI_PROJECT_PATH"):
+            continue
+        project_url = environ.get("CI_PROJECT_URL", "").rstrip("/")
+        return MergeRequest(
+            iid=int(found["iid"]),
+            project_id=environ.get("CI_PROJECT_ID", ""),
+            url=f"{project_url}/-/merge_requests/{found['iid']}",
+            head_sha=environ.get("CI_COMMIT_SHA", ""),
+            base_sha=None,
+            target_branch=default_branch,
+            is_listed_only=True,
+        )
+    return None
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final, TextIO
@@ -29,8 +30,8 @@ from ci_evals.model.report import Checkout
 from ci_evals.plugins.ci.baseline import PATIENCE_S, another_commit, checkout_problem
 from ci_evals.plugins.ci.places import checkout_of, locate_problems, path_in
 from ci_evals.plugins.gitlab.api import connect
-from ci_evals.plugins.gitlab.baseline import changed_files, find_earlier
-from ci_evals.plugins.gitlab.context import read_context, remove_credentials
+from ci_evals.plugins.gitlab.baseline import changed_files, complete, find_earlier
+from ci_evals.plugins.gitlab.context import GitLabContext, read_context, remove_credentials
 from ci_evals.plugins.gitlab.job import GitLabJob
 from ci_evals.plugins.gitlab.log import GitLabLog, without_sections
 from ci_evals.plugins.gitlab.note import post_text
@@ -49,10 +50,10 @@ class GitLabCI(Host):
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         super().__init__(environ)
-        self._context = read_context(environ)
-        self.lacks_secrets = self._context.runs_in_fork
-        self.on_default_branch = self._context.makes_baselines
-        self.job_revision = self._context.sha or None
+        self._variables = read_context(environ)
+        self.lacks_secrets = self._variables.runs_in_fork
+        self.on_default_branch = self._variables.makes_baselines
+        self.job_revision = self._variables.sha or None
 
     def remove_credentials(self, environ: MutableMapping[str, str]) -> None:
         """Remove the job's tokens."""
@@ -215,6 +216,22 @@ class GitLabCI(Host):
     def _root(self) -> Path:
         """Return the root of the repository; the working folder if that is unknown."""
         return self._context.workspace or Path.cwd()
+
+    @cached_property
+    def _context(self) -> GitLabContext:
+        """The job, with what its variables don't tell about the merge request of its branch.
+
+        Where GitLab does not tell, the default branch is taken for the target; what is asked for
+        next gives the reason.
+        """
+        context = self._variables
+        request = context.merge_request
+        if request is None or not request.is_listed_only or context.token is None:
+            return context
+        try:
+            return replace(context, merge_request=asyncio.run(complete(request, context)))
+        except HostError:
+            return context
 
     @cached_property
     def _redactor(self) -> Redactor:

@@ -425,6 +425,90 @@ async def test_a_suite_that_is_unchanged_is_not_run(project: Project, fake: Fake
     assert (await project.merge_request(RED)).report["verdict"]["status"] == "pass"
 
 
+@pytest.mark.parametrize("token", [TOKEN, ""])
+async def test_a_pipeline_of_a_branch_is_that_of_its_open_merge_request(
+    token: str, project: Project, fake: FakeGitLab
+) -> None:
+    await main_pipeline(project)
+    open_merge_request(fake, RED, base_sha=BASE)
+    project.suite(wrong=("river",))
+    project.check_out(RED)
+    job = await project.job(
+        fake.add_pipeline(RED, ref="feature"),
+        CI_COMMIT_BRANCH="feature",
+        CI_OPEN_MERGE_REQUESTS=f"fork/app!3,acme/app!{IID}",
+        GITLAB_TOKEN=token,
+    )
+    assert job.ended.code == 1
+    assert "compared with main at bbbbbbb" in job.ended.out
+    assert ("(the merge base)" in job.ended.out) is bool(token)
+    assert len(fake.notes_of(IID)) == bool(token)
+
+
+async def test_the_merge_request_of_a_branch_names_its_target(
+    project: Project, fake: FakeGitLab
+) -> None:
+    await main_pipeline(project)
+    fake.branches["release"] = GREEN
+    project.check_out(GREEN)
+    released = fake.add_pipeline(GREEN, ref="release")
+    project.keep(await project.job(released, CI_COMMIT_BRANCH="release"))
+    open_merge_request(fake, FEATURE, target_branch="release", base_sha=GREEN)
+    project.check_out(FEATURE)
+    job = await project.job(
+        fake.add_pipeline(FEATURE, ref="feature"),
+        CI_COMMIT_BRANCH="feature",
+        CI_OPEN_MERGE_REQUESTS=f"acme/app!{IID}",
+    )
+    assert "compared with release at ddddddd (the merge base)" in job.ended.out
+
+
+async def test_a_push_to_main_is_no_merge_request_of_main(
+    project: Project, fake: FakeGitLab
+) -> None:
+    await main_pipeline(project)
+    open_merge_request(fake, RED)  # into a branch of releases
+    job = await project.push(RED, before=BASE, CI_OPEN_MERGE_REQUESTS=f"acme/app!{IID}")
+    assert "compared with main at bbbbbbb (its base)" in job.ended.out
+    assert fake.notes == {}
+
+
+@pytest.mark.parametrize("token", [TOKEN, ""])
+async def test_a_child_pipeline_is_found_through_its_parent(
+    token: str, project: Project, fake: FakeGitLab
+) -> None:
+    fake.add_history(OLDER, BASE, RED)
+    project.suite()
+    project.check_out(BASE)
+    parent = fake.add_pipeline(BASE)
+    child = fake.add_pipeline(BASE, source="parent_pipeline", parent=parent.id)
+    grandchild = fake.add_pipeline(BASE, source="parent_pipeline", parent=child.id)
+    project.keep(await project.job(grandchild, CI_COMMIT_BRANCH="main"))
+    open_merge_request(fake, RED)
+    project.suite(wrong=("river",))
+    job = await project.merge_request(
+        RED,
+        CI_MERGE_REQUEST_DIFF_BASE_SHA=BASE,
+        CI_PIPELINE_SOURCE="parent_pipeline",
+        GITLAB_TOKEN=token,
+    )
+    assert job.ended.code == 1
+    assert "compared with main at bbbbbbb" in job.ended.out
+
+
+async def test_a_child_of_a_pipeline_for_a_merge_request_is_no_baseline(
+    project: Project, fake: FakeGitLab
+) -> None:
+    await main_pipeline(project)
+    parent = fake.add_pipeline(RED, source="merge_request_event")
+    project.check_out(RED)
+    child = fake.add_pipeline(RED, source="parent_pipeline", parent=parent.id)
+    project.keep(await project.job(child, CI_COMMIT_BRANCH="main"))
+    open_merge_request(fake, GREEN)
+    job = await project.merge_request(GREEN, CI_MERGE_REQUEST_DIFF_BASE_SHA=RED)
+    assert "compared with main at bbbbbbb" in job.ended.out
+
+
 # The note.
 
 

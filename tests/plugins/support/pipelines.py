@@ -106,6 +106,7 @@ class Project(Checkout):
             "CI_PIPELINE_URL": f"{PROJECT_URL}/-/pipelines/{pipeline.id}",
             "CI_PROJECT_DIR": str(self.folder),
             "CI_PROJECT_ID": str(PROJECT_ID),
+            "CI_PROJECT_PATH": "acme/app",
             "CI_PROJECT_URL": PROJECT_URL,
             "GITLAB_TOKEN": TOKEN,
             "GITLAB_CI": "true",

@@ -56,6 +56,8 @@ class StoredMergeRequest:
     sha: str
     source_project_id: int = PROJECT_ID
     changed: tuple[tuple[str, str], ...] = ()
+    target_branch: str = "main"
+    base_sha: str | None = None
 
 
 @dataclass
@@ -143,9 +145,15 @@ class FakeGitLab:
         return pipeline
 
     def children_of(self, pipeline: StoredPipeline) -> list[StoredPipeline]:
-        """The pipelines that jobs of a pipeline have started, the newest first."""
-        children = [each for each in self.pipelines.values() if each.parent == pipeline.id]
-        return sorted(children, key=lambda each: -each.id)
+        """The pipelines that jobs of a pipeline have started."""
+        return [each for each in self.pipelines.values() if each.parent == pipeline.id]
+
+    def family_of(self, pipeline: StoredPipeline) -> list[StoredPipeline]:
+        """A pipeline and its descendants, in the order in which GitLab searches them."""
+        family = [pipeline]
+        for member in family:
+            family += self.children_of(member)
+        return family
 
     def add_job(self, pipeline: StoredPipeline, **changes: Any) -> StoredJob:
         job = StoredJob(self.next_id(), pipeline, **changes)
@@ -359,7 +367,12 @@ def _merge_request(fake: FakeGitLab, asked: Asked) -> web.Response:
             "state": "opened",
             "sha": found.sha,
             "source_branch": "feature",
-            "target_branch": "main",
+            "target_branch": found.target_branch,
+            "diff_refs": {
+                "base_sha": found.base_sha,
+                "head_sha": found.sha,
+                "start_sha": found.base_sha,
+            },
             "source_project_id": found.source_project_id,
             "target_project_id": PROJECT_ID,
             "web_url": f"{PROJECT_URL}/-/merge_requests/{found.iid}",
@@ -441,6 +454,16 @@ def _list_jobs(fake: FakeGitLab, asked: Asked) -> web.Response:
     return fake.page(asked, [_job_answer(fake, job) for job in matching])
 
 
+def _list_bridges(fake: FakeGitLab, asked: Asked) -> web.Response:
+    parent = fake.pipelines[asked.number("pipeline")]
+    bridges = []
+    for child in fake.children_of(parent):
+        job = StoredJob(fake.next_id(), parent, "a child")
+        downstream = _pipeline_answer(child)
+        bridges.append(_job_answer(fake, job) | {"downstream_pipeline": downstream})
+    return fake.page(asked, bridges)
+
+
 def _download(fake: FakeGitLab, asked: Asked) -> web.Response:
     return fake.redirect(fake.jobs.get(asked.number("job")))
 
@@ -459,9 +482,9 @@ def _download_latest(fake: FakeGitLab, asked: Asked) -> web.Response:
     if fake.searches_recent_pipelines and query.get("search_recent_successful_pipelines") == "true":
         searched = green[:100]
     for pipeline in searched:
-        for family in (pipeline, *fake.children_of(pipeline)):
+        for member in fake.family_of(pipeline):
             for job in sorted(fake.jobs.values(), key=lambda each: -each.id):
-                named = job.pipeline.id == family.id and job.name == query["job"]
+                named = job.pipeline.id == member.id and job.name == query["job"]
                 if named and job.status == "success" and job.content is not None:
                     return fake.redirect(job)
     return _error(404, "404 Not found")
@@ -503,6 +526,7 @@ _ROUTES: tuple[tuple[str, str, Callable[[FakeGitLab, Asked], web.Response]], ...
     ("DELETE", rf"{_CHANGE}/notes/(?P<note>\d+)", _delete_note),
     ("GET", rf"{_PROJECT}/pipelines", _list_pipelines),
     ("GET", rf"{_PROJECT}/pipelines/(?P<pipeline>\d+)/jobs", _list_jobs),
+    ("GET", rf"{_PROJECT}/pipelines/(?P<pipeline>\d+)/bridges", _list_bridges),
     ("GET", rf"{_PROJECT}/jobs/(?P<job>\d+)/artifacts", _download),
     ("GET", rf"{_PROJECT}/jobs/artifacts/(?P<ref>[^/]+)/download", _download_latest),
     ("GET", rf"{_PROJECT}/repository/commits", _commits),
