@@ -51,12 +51,14 @@ class Candidate(Generic[T]):
         run: the name of the run: `run 12`.
         head_sha: the commit of the run; None if only its report says so.
         place: how that commit is related to the one under test, in words.
+        of_other_job: True if another job has probably left them, under the same name.
     """
 
     source: T
     run: str
     head_sha: str | None
     place: str = "the newest there is"
+    of_other_job: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,18 @@ class BaseBranch(Protocol[T]):
     start: str
     takes_other_commits: bool
 
-    async def candidates(self) -> Sequence[Candidate[T]] | NotFound:
-        """Return the results of the branch's own runs, newest first."""
-        ...
-
     async def history(self) -> Sequence[str]:
         """Return the commit to compare with and those before it, the nearest first.
 
         The history is empty if the commit is not known.
+        """
+        ...
+
+    async def candidates(self, history: Collection[str]) -> Sequence[Candidate[T]] | NotFound:
+        """Return the results of the branch's own runs, newest first.
+
+        Runs of other branches count for the commits of the history: a branch that a change is
+        stacked on has no runs of its own.
         """
         ...
 
@@ -152,9 +158,10 @@ async def find_base_report(
     """Look for a suite's report of the base branch and unpack it below `folder`.
 
     The report of the merge base is preferred, then the one of the nearest commit before it, then
-    the newest of the branch. Only complete reports of concluded runs of the repository's own branch
-    count, and only if the checkout was a commit of that branch, without changes. Reports of another
-    commit than their run's come last, where they count at all.
+    the newest of the branch; results of other jobs come after all of these. Only complete reports
+    of concluded runs of the repository's own branch count, and only if the checkout was a commit of
+    that branch, without changes. Reports of another commit than their run's come last, where they
+    count at all.
 
     Args:
         branch: where to look.
@@ -167,10 +174,29 @@ async def find_base_report(
         HostError: the CI system cannot be reached or refuses.
         StorageError: `folder` cannot be written.
     """
-    candidates = await branch.candidates()
+    history = await branch.history()
+    candidates = await branch.candidates(history)
     if isinstance(candidates, NotFound):
         return candidates
-    history = await branch.history()
+    own = [candidate for candidate in candidates if not candidate.of_other_job]
+    others = [candidate for candidate in candidates if candidate.of_other_job]
+    found = await _find_among(branch, own or others, history, suite, folder / "own", suites)
+    if isinstance(found, NotFound) and own and others:
+        moved = await _find_among(branch, others, history, suite, folder / "others", suites)
+        if isinstance(moved, BaseReport):
+            return moved
+    return found
+
+
+async def _find_among(
+    branch: BaseBranch[T],
+    candidates: Sequence[Candidate[T]],
+    history: Sequence[str],
+    suite: str,
+    folder: Path,
+    suites: Collection[str],
+) -> BaseReport | NotFound:
+    """Return the best report among candidates, of which `MAX_TRIED` are downloaded at most."""
     best_first = _sort_candidates(candidates, history, branch.start)
     reasons: list[str] = []
     known_suites: set[str] = set()

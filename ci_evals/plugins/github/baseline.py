@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -40,6 +40,8 @@ from ci_evals.suite.types import CheckedSuite
 
 MAX_COMMITS: Final = 50
 MAX_CHANGED: Final = 300  # files: GitHub lists no more of a comparison
+MAX_RUNS: Final = 200  # of a workflow on a branch
+MAX_BRANCHES: Final = 3  # with runs on commits of the base branch
 
 # Runs of other events can name the base branch as theirs while they evaluate a pull request.
 _TRUSTED_EVENTS = frozenset(("push", "schedule", "workflow_dispatch"))
@@ -132,6 +134,8 @@ class Search:
         head_sha: the head of the pull request, to find the merge base; None to start at `base_sha`
             itself.
         head_ref: the branch of the pull request.
+        workflow: the file name of this job's workflow; other workflows may use the same name for
+            their artifacts. None if it is unknown.
     """
 
     artifact: str
@@ -139,6 +143,7 @@ class Search:
     base_sha: str | None
     head_sha: str | None = None
     head_ref: str | None = None
+    workflow: str | None = None
 
 
 def search_for(context: Context, artifact: str) -> Search | None:
@@ -147,6 +152,13 @@ def search_for(context: Context, artifact: str) -> Search | None:
     Pull requests and merge groups are compared with their base, a push to the default branch with
     the commit before it, a scheduled or dispatched run of that branch with its newest report.
     """
+    search = _search_for(context, artifact)
+    if search is None or context.workflow_file is None:
+        return search
+    return replace(search, workflow=PurePosixPath(context.workflow_file).name)
+
+
+def _search_for(context: Context, artifact: str) -> Search | None:
     event = context.event
     branch = context.branch
     if event == "pull_request" and context.base_ref:
@@ -187,8 +199,35 @@ class GitHubBranch(BaseBranch[_Source]):
         self._github = github
         self._search = search
 
-    async def candidates(self) -> Sequence[Candidate[_Source]] | NotFound:
-        return await _list_candidates(self._github, self._search)
+    async def candidates(self, history: Collection[str]) -> Sequence[Candidate[_Source]] | NotFound:
+        candidates = await _list_candidates(self._github, self._search, history)
+        if isinstance(candidates, NotFound) or self._search.workflow is None:
+            return candidates
+        branches = dict.fromkeys(candidate.source.run.head_branch for candidate in candidates)
+        own: set[int] = set()
+        for branch in list(branches)[:MAX_BRANCHES]:
+            own |= await self._runs_of_workflow(self._search.workflow, str(branch))
+        return [
+            replace(candidate, of_other_job=candidate.source.run.id not in own)
+            for candidate in candidates
+        ]
+
+    async def _runs_of_workflow(self, workflow: str, branch: str) -> set[int]:
+        """Return the last runs of a workflow on a branch; empty if it is new."""
+        try:
+            runs = await self._github.list(
+                f"actions/workflows/{quote(workflow, safe='')}/runs",
+                _Run,
+                key="workflow_runs",
+                limit=MAX_RUNS,
+                branch=branch,
+                exclude_pull_requests="true",
+            )
+        except HostError as error:
+            if error.kind == "missing":
+                return set()
+            raise
+        return {run.id for run in runs}
 
     async def history(self) -> Sequence[str]:
         return await _history(self._github, self._search)
@@ -216,9 +255,11 @@ class GitHubBranch(BaseBranch[_Source]):
 
 
 async def _list_candidates(
-    github: GitHub, search: Search
+    github: GitHub, search: Search, history: Collection[str]
 ) -> Sequence[Candidate[_Source]] | NotFound:
-    """Return the artifacts of the base branch's own runs, newest first."""
+    """Return the artifacts of the repository's own runs on the base branch or on commits of its
+    history, newest first.
+    """
     name = search.artifact
     branch = name_of(search.base_ref)
     artifacts = await github.list(
@@ -227,7 +268,9 @@ async def _list_candidates(
     trusted = []
     for artifact in sorted(artifacts, key=lambda artifact: artifact.id, reverse=True):
         run = artifact.workflow_run
-        if run is None or run.head_branch != search.base_ref:
+        if run is None:
+            continue
+        if run.head_branch != search.base_ref and run.head_sha not in history:
             continue
         # A fork may have a branch of the same name, and its code wrote the artifact.
         if run.head_repository_id == run.repository_id:
@@ -255,6 +298,11 @@ def _is_not_the_first(artifacts: Iterable[Artifact], search: Search) -> bool:
         artifact.workflow_run.head_branch for artifact in artifacts if artifact.workflow_run
     }
     return not branches <= {search.head_ref}
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,8 +249,14 @@ class Pipelines(BaseBranch[_Pipeline]):
         self._search = search
         self._context = context
 
-    async def candidates(self) -> Sequence[Candidate[_Pipeline]] | NotFound:
-        finished = await _finished_pipelines(self._gitlab, self.name, self._context)
+    async def candidates(
+        self, history: Collection[str]
+    ) -> Sequence[Candidate[_Pipeline]] | NotFound:
+        finished = list(await _finished_pipelines(self._gitlab, self.name, self._context))
+        default = self._context.default_branch
+        if default and default != self.name:
+            of_default = await _finished_pipelines(self._gitlab, default, self._context)
+            finished += [pipeline for pipeline in of_default if pipeline.sha in history]
         if not finished:
             return _first_run(self.name)
         candidates = [
@@ -357,7 +363,8 @@ class LastGreenPipeline(BaseBranch[None]):
         self._context = context
         self._url = f"{context.project_url}/-/pipelines?ref={quote(search.branch, safe='')}"
 
-    async def candidates(self) -> Sequence[Candidate[None]] | NotFound:
+    async def candidates(self, history: Collection[str]) -> Sequence[Candidate[None]] | NotFound:
+        del history
         try:
             if not await _finished_pipelines(self._gitlab, self.name, self._context):
                 return _first_run(self.name)

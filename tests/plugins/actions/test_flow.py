@@ -110,6 +110,51 @@ async def test_a_push_to_main_carries_the_history_of_the_reports_before(
     assert ", and 1 report before it (10 runs per case)" in third.ended.out
 
 
+async def test_each_of_many_workflows_is_compared_with_itself(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(OLDER, BASE)
+    fake.state.parents[RED] = BASE
+    names = [f"suite-{number}" for number in range(7)]
+    for name in names:
+        repository.suite(name=name)
+        repository.check_out(BASE)
+        run = fake.state.add_run(BASE, workflow=f"{name}.yml")
+        job = await repository.job("push", {"before": OLDER}, run, GITHUB_REF="refs/heads/main")
+        repository.upload(job, run)  # all under the default name
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(name=names[0], wrong=("river",))
+    run = fake.state.add_run(RED, event="pull_request", workflow=f"{names[0]}.yml")
+    job = await repository.pull_request(RED, run=run)
+    assert "compared with main at bbbbbbb (the merge base)" in job.ended.out
+    assert job.ended.code == 1
+
+
+async def test_a_suite_that_moved_to_another_workflow_is_found(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(wrong=("river",))
+    run = fake.state.add_run(RED, event="pull_request", workflow="other.yml")
+    job = await repository.pull_request(RED, run=run)
+    assert "compared with main at bbbbbbb" in job.ended.out
+
+
+async def test_a_stacked_pull_request_is_compared_with_the_commit_that_both_have(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    fake.state.parents[FEATURE] = BASE  # of the pull request below, which runs as one itself
+    fake.state.parents[RED] = FEATURE
+    open_pull(fake, head_sha=RED, base_sha=FEATURE, base_ref="feature-1")
+    repository.suite(wrong=("river",))
+    job = await repository.pull_request(RED)
+    said = "compared with feature-1 at bbbbbbb (1 commit before the one it is based on)"
+    assert said in job.ended.out
+    assert job.ended.code == 1
+
+
 async def test_a_report_of_another_commit_is_no_baseline(
     repository: Repository, fake: FakeGitHub
 ) -> None:

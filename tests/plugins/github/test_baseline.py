@@ -163,10 +163,10 @@ class TestOfAPullRequest:
         ran_on(fake, BASE, event=event)
         assert event in await none(client, tmp_path)
 
-    async def test_other_branches_and_other_names_do_not_count(
+    async def test_later_commits_of_other_branches_and_other_names_do_not_count(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:
-        ran_on(fake, BASE, head_branch="feature")
+        ran_on(fake, MAIN[75], head_branch="feature")
         fake.state.add_artifact(fake.state.add_run(BASE), archive(), "evals-2")
         assert "no run of main itself" in await none(client, tmp_path)
 

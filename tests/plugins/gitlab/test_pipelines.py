@@ -463,6 +463,23 @@ async def test_the_merge_request_of_a_branch_names_its_target(
     assert "compared with release at ddddddd (the merge base)" in job.ended.out
 
 
+async def test_a_stacked_merge_request_is_compared_with_the_commit_that_both_have(
+    project: Project, fake: FakeGitLab
+) -> None:
+    await main_pipeline(project)
+    fake.parents[FEATURE] = BASE
+    fake.branches["feature-1"] = FEATURE
+    open_merge_request(fake, RED, target_branch="feature-1")
+    project.suite(wrong=("river",))
+    job = await project.merge_request(
+        RED,
+        CI_MERGE_REQUEST_DIFF_BASE_SHA=FEATURE,
+        CI_MERGE_REQUEST_TARGET_BRANCH_NAME="feature-1",
+    )
+    said = "compared with feature-1 at bbbbbbb (1 commit before the one it is based on)"
+    assert said in job.ended.out
+
+
 async def test_a_push_to_main_is_no_merge_request_of_main(
     project: Project, fake: FakeGitLab
 ) -> None:

@@ -113,7 +113,7 @@ class Repository(Checkout):
             "GITHUB_STEP_SUMMARY": str(place / "summary"),
             "GITHUB_TOKEN": TOKEN,
             "GITHUB_WORKFLOW": "evals",
-            "GITHUB_WORKFLOW_REF": f"{REPOSITORY}/.github/workflows/evals.yml@refs/heads/main",
+            "GITHUB_WORKFLOW_REF": f"{REPOSITORY}/.github/workflows/{run.workflow}@refs/heads/main",
             "GITHUB_WORKSPACE": str(self.folder),
             "RUNNER_TEMP": str(place),
         }

@@ -170,6 +170,15 @@ def _run(fake: "FakeGitHub", asked: Asked) -> web.Response:
     return json_answer(fake.state.run_answer(_there(fake.state.runs.get(asked.number("id")))))
 
 
+def _runs_of_workflow(fake: "FakeGitHub", asked: Asked) -> web.Response:
+    _check_access(allowed=asked.token.may_read_actions)
+    runs = sorted(fake.state.runs.values(), key=lambda run: -run.id)
+    of_workflow = _there([run for run in runs if run.workflow == asked.found["file"]])
+    branch = asked.request.query["branch"]
+    matching = [run for run in of_workflow if run.head_branch == branch]
+    return fake.page(asked, [fake.state.run_answer(run) for run in matching], "workflow_runs")
+
+
 def _artifacts(fake: "FakeGitHub", asked: Asked) -> web.Response:
     _check_access(allowed=asked.token.may_read_actions)
     name = asked.request.query.get("name")
@@ -208,6 +217,7 @@ ROUTES: tuple[tuple[str, str, _Handler], ...] = (
     ("GET", rf"{_REPO}/contents/(?P<path>.+)", _contents),
     ("GET", rf"{_REPO}/actions/runs/(?P<id>\d+)", _run),
     ("GET", rf"{_REPO}/actions/runs/(?P<id>\d+)/artifacts", _artifacts),
+    ("GET", rf"{_REPO}/actions/workflows/(?P<file>[^/]+)/runs", _runs_of_workflow),
     ("GET", rf"{_REPO}/actions/artifacts", _artifacts),
     ("GET", rf"{_REPO}/actions/artifacts/(?P<id>\d+)/zip", _zip),
 )

@@ -54,6 +54,7 @@ class StoredRun:
     event: str = "push"
     status: str = "completed"
     conclusion: str = "success"
+    workflow: str = "evals.yml"
 
 
 @dataclass
@@ -171,6 +172,7 @@ class State:
             "event": run.event,
             "status": run.status,
             "conclusion": run.conclusion if concluded else None,
+            "path": f".github/workflows/{run.workflow}",
             "pull_requests": [],
             "html_url": f"https://github.com/{REPOSITORY}/actions/runs/{run.id}",
             "repository": _repository(answer["repository"], REPOSITORY),
