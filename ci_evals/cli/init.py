@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ci_evals import templating
 from ci_evals.cli.console import Console, environment
-from ci_evals.cli.project import Project, key_variables, read_file
+from ci_evals.cli.project import GITLAB_FILE, Project, key_variables, read_file
 from ci_evals.cli.web_apps import PORT, WebApp
 from ci_evals.errors import ConfigError, Problem, StorageError
 from ci_evals.files import write_atomically
@@ -32,7 +32,8 @@ from ci_evals.suite.load import load_suite
 from ci_evals.suite.types import RESULTS
 from ci_evals.user_code.targets import target_parts
 
-_WORKFLOW = Path(".github/workflows/evals.yml")
+_GITHUB_FILE = Path(".github/workflows/evals.yml")
+_GITLAB_INCLUDED = Path(".gitlab/evals.yml")
 # Small models: a first run should cost next to nothing.
 _MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
 _QUESTION = f"""\
@@ -50,17 +51,18 @@ What should the evals call? There is no function such as `answer` in agent.py an
 def init(folder: Path) -> None:
     """Write a suite and a workflow that fit the project.
 
-    evals.yaml goes into FOLDER (default: here), a workflow into the repository's .github, and the
-    results folder into .gitignore. A promptfooconfig.yaml in FOLDER is imported, a function such as
-    `answer` in agent.py is called, a FastAPI or Flask app is started and sent the questions, and
-    the workflow gets the keys that the project names. If there is none of these, init asks in a
-    terminal what to call. Without a reply, the suite gets canned answers: it runs at once, but the
-    workflow fails until you replace them.
+    evals.yaml goes into FOLDER (default: here), a workflow into the repository's .github (on
+    GitLab, a job into .gitlab-ci.yml), and the results folder into .gitignore. A
+    promptfooconfig.yaml in FOLDER is imported, a function such as `answer` in agent.py is called, a
+    FastAPI or Flask app is started and sent the questions, and the workflow gets the keys that the
+    project names. If there is none of these, init asks in a terminal what to call. Without a reply,
+    the suite gets canned answers: it runs at once, but the workflow fails until you replace them.
 
     No file is overwritten.
     """
     project = Project(folder)
-    workflow = project.root / _WORKFLOW
+    kind = _find_workflow(project)
+    workflow = project.root / kind.file
     try:
         for needed in (folder, workflow.parent):
             needed.mkdir(parents=True, exist_ok=True)
@@ -85,7 +87,7 @@ def init(folder: Path) -> None:
     if is_kept:
         _say(f"kept: {workflow.as_posix()}")
     else:
-        _write_workflow(workflow, project, keys, is_demo=is_demo)
+        _write_workflow(workflow, kind.template, project, keys, is_demo=is_demo)
 
     problems = _problems(suite)
     if target is not None and target.to_do:
@@ -95,13 +97,45 @@ def init(folder: Path) -> None:
     _say_next_steps(suite, project)
     if is_demo:
         _warn_of_canned_answers(suite, has_own_workflow=is_kept)
+    if kind.to_do and not is_kept:
+        _say(f"before you push, {kind.to_do}")
     if keys and not is_kept:
-        _say(f"before you push, add these secrets to the repository:\n  {', '.join(keys)}")
+        _say(f"before you push, add these {kind.place_of_keys}:\n  {', '.join(keys)}")
     if ACTION in read_file(workflow):
         _say(
             f"before you push, replace this placeholder in {workflow.as_posix()}\n"
             f"with the repository of ci-evals and a commit of it:\n  {ACTION}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Workflow:
+    """The file that runs the evals on the CI system of a project.
+
+    Args:
+        file: its path from the root of the repository.
+        template: the file of `templates/init` that it is made of.
+        place_of_keys: what keys are there, and where they are added.
+        to_do: what must be completed by hand; empty if nothing.
+    """
+
+    file: Path
+    template: str
+    place_of_keys: str
+    to_do: str = ""
+
+
+def _find_workflow(project: Project) -> _Workflow:
+    if not project.is_on_gitlab:
+        return _Workflow(_GITHUB_FILE, "workflow.yml", "secrets to the repository")
+    file = Path(GITLAB_FILE)
+    to_do = ""
+    existing = project.root / GITLAB_FILE
+    if existing.exists() and "ci-evals" not in read_file(existing):
+        file = _GITLAB_INCLUDED
+        to_do = f"add this to {GITLAB_FILE}:\n  include: {{local: {file.as_posix()}}}"
+    keys = "masked CI/CD variables to the project"
+    return _Workflow(file, "gitlab-ci.yml", keys, to_do)
 
 
 def _say_next_steps(suite: Path, project: Project) -> None:
@@ -284,14 +318,18 @@ def _line_of(text: str, suite: Path) -> int:
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
-def _write_workflow(path: Path, project: Project, keys: Sequence[str], *, is_demo: bool) -> None:
+def _write_workflow(
+    path: Path, template: str, project: Project, keys: Sequence[str], *, is_demo: bool
+) -> None:
     demo = ""
     if is_demo:
         demo = shlex.quote(PurePosixPath(project.inside, DEFAULT_NAMES[0]).as_posix())
     text = _render(
-        "workflow.yml",
+        template,
         branch=project.branch,
         inside=project.inside,
+        quoted=shlex.quote(project.inside),
+        results=PurePosixPath(project.inside, RESULTS).as_posix(),
         install=project.install,
         keys=keys,
         demo=demo,

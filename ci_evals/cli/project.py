@@ -19,6 +19,8 @@ from ci_evals.registry import PROVIDERS
 from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
 from ci_evals.user_code.folders import find_code_folders
 
+GITLAB_FILE = ".gitlab-ci.yml"
+
 # `init` should answer at once, whatever folder it is started in.
 _MOST_FILES = 300
 _MOST_BYTES = 1_000_000
@@ -192,6 +194,17 @@ class Project:
         if inside == ".":
             return "pip install ."
         return f"pip install {shlex.quote(f'./{inside}')}"
+
+    @property
+    def is_on_gitlab(self) -> bool:
+        """True if the repository is one of GitLab: its remote says so, or else its files do."""
+        remote = ask_git("remote", "get-url", "origin", folder=self.folder)
+        host = re.search(r"(?:://|^)(?:[^/@]*@)?([\w.-]+)", remote)
+        if host is not None and "github" in host[1]:
+            return False
+        if host is not None and "gitlab" in host[1]:
+            return True
+        return (self.root / GITLAB_FILE).is_file()
 
     @property
     def has_pytest(self) -> bool:

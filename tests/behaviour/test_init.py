@@ -479,6 +479,38 @@ async def test_in_a_folder_of_a_repository_the_workflow_goes_to_its_root(tmp_pat
     ]
 
 
+async def test_on_gitlab_the_job_goes_into_its_file(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    git(tmp_path, "remote", "add", "origin", "git@gitlab.example.com:acme/app.git")
+    app = tmp_path / "my app"
+    app.mkdir()
+    written = await ci_evals(app, "init")
+    assert "written: ../.gitlab-ci.yml" in written.out
+    assert not (tmp_path / ".github").exists()
+    job = yaml.safe_load((tmp_path / ".gitlab-ci.yml").read_text())["evals"]
+    assert job["script"] == ["cd 'my app'", "exec ci-evals run"]
+    assert job["artifacts"]["paths"] == ["my app/ci-evals-results"]
+    refuse, install = job["before_script"]
+    refused = bash(tmp_path, f"set -eo pipefail\n{refuse}")
+    assert refused.returncode == 1
+    assert refused.stdout.startswith("my app/evals.yaml:11: Canned answers test nothing")
+    assert ACTION in install
+    suite = app / "evals.yaml"
+    suite.write_text(suite.read_text().replace("type: mock", "type: python"))
+    assert bash(tmp_path, f"set -eo pipefail\n{refuse}").returncode == 0
+    again = await ci_evals(app, "init")
+    assert "kept: ../.gitlab-ci.yml" in again.out
+
+
+async def test_jobs_that_gitlab_has_are_kept_and_the_new_one_is_included(tmp_path: Path) -> None:
+    (tmp_path / ".gitlab-ci.yml").write_text("build: {script: [make]}\n")
+    written = await ci_evals(tmp_path, "init")
+    assert "written: .gitlab/evals.yml" in written.out
+    assert "add this to .gitlab-ci.yml:\n  include: {local: .gitlab/evals.yml}" in written.out
+    assert (tmp_path / ".gitlab-ci.yml").read_text() == "build: {script: [make]}\n"
+    assert "evals" in yaml.safe_load((tmp_path / ".gitlab/evals.yml").read_text())
+
+
 async def test_the_default_branch_is_that_of_the_remote(tmp_path: Path) -> None:
     git(tmp_path, "init", "--initial-branch", "add-evals")
     git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/develop")
