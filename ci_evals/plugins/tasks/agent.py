@@ -4,11 +4,12 @@ verifier rewards the result.
 
 import asyncio
 import json
+import math
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,6 +37,12 @@ from ci_evals.templating import Absent, describe_error, template_sandbox
 from ci_evals.user_code.targets import load_target, missing_target, target_parts
 
 _READ_S = 60.0
+_CLEAR_S = 60.0
+# A link in the place of a folder is removed, not followed.
+_CLEAR = """
+if [ -L "$2" ] || [ ! -d "$2" ]; then rm -rf -- "$2"; fi
+rm -rf -- "$1" "$2/verifier" && mkdir -p -- "$2/verifier"
+"""
 _DIFF = "agent.diff"
 _TIMEOUT = "timeout"
 BUILT_IN = ("auto", "folder", "docker", "podman")
@@ -190,16 +197,10 @@ class _Agent:
             "LOGS_DIR": sandbox.logs,
             **options.env,
         }
+        agent_s = task.agent_timeout_s or request.timeout_s
         if task.repository is not None:
             await _put_repository(sandbox, await self._repositories.checkout(task))
-        agent_s = task.agent_timeout_s or request.timeout_s
-        for command in task.setup:
-            shell = ("sh", "-c", command)
-            ended = await sandbox.run(shell, stdin=b"", env=env, timeout_s=agent_s)
-            shown = one_line(command, 80)
-            failure = _failure(ended, f"the setup command {shown!r}", agent_s)
-            if failure is not None:  # before the agent, so it is not the agent's fault
-                raise ProviderError("setup", failure.message, detail=failure.detail)
+        await _run_setup(task, sandbox, env, agent_s)
 
         changes = None
         if task.repository is not None or options.transcript is not None:
@@ -208,21 +209,25 @@ class _Agent:
                 changes = None
         argv = _render_command(options, request, self._folder)
         stdin = _instruction(request)
-        agent = await sandbox.run(argv, stdin=stdin, env=env, timeout_s=agent_s)
-        await asyncio.to_thread(_keep, kept, "agent", agent, self._redactor)
-        if changes is not None and await changes.write():
-            env["DIFF_FILE"] = changes.path
-        agent_failure = _failure(agent, "the agent", agent_s)
-        try:
-            response = await self._response(sandbox, agent, agent_failure, env)
-        except ProviderError as error:
-            await self._get_logs(sandbox, kept)
-            if error.partial is not None:
-                error.partial = await asyncio.to_thread(_with_diff, error.partial, kept)
-            raise
+        # Nothing that the agent started may change the tests or the reward. The diff is within the
+        # context, because git runs programs that the agent may have put into its configuration.
+        async with _end_processes(sandbox):
+            agent = await sandbox.run(argv, stdin=stdin, env=env, timeout_s=agent_s)
+            await asyncio.to_thread(_keep, kept, "agent", agent, self._redactor)
+            if changes is not None and await changes.write():
+                env["DIFF_FILE"] = changes.path
+            agent_failure = _failure(agent, "the agent", agent_s)
+            try:
+                response = await self._response(sandbox, agent, agent_failure, env)
+            except ProviderError as error:
+                await self._get_logs(sandbox, kept)
+                if error.partial is not None:
+                    error.partial = await asyncio.to_thread(_with_diff, error.partial, kept)
+                raise
 
         verifier_s = task.verifier_timeout_s or request.timeout_s
         # Only now, so that the agent could not read or change the tests.
+        await _clear_for_verifier(sandbox, env)
         await sandbox.put_tests(task.folder / "tests")
         verify = ("bash", f"{sandbox.tests}/test.sh")
         verifier = await sandbox.run(verify, stdin=b"", env=env, timeout_s=verifier_s)
@@ -234,13 +239,16 @@ class _Agent:
         await self._get_logs(sandbox, kept)
         response = await asyncio.to_thread(_with_diff, response, kept)
         try:
-            reward = await asyncio.to_thread(_read_reward, kept / "logs" / "verifier", verifier)
+            verifier_logs = kept / "logs" / "verifier"
+            reward, rewards = await asyncio.to_thread(_read_rewards, verifier_logs, verifier)
         except ProviderError as error:
             if agent_failure is None or agent_failure.kind != "timeout":
                 raise
             # Unfinished work that the verifier cannot judge is the agent's fault.
             agent_failure.partial = response
             raise agent_failure from error
+        if len(rewards) > 1:
+            response = replace(response, metadata={**response.metadata, "rewards": rewards})
         return replace(response, reward=reward)
 
     async def _get_logs(self, sandbox: Sandbox, kept: Path) -> None:
@@ -282,6 +290,37 @@ class _Agent:
             if error.kind != "timeout":  # also of an agent that waited for its model's API
                 raise
             return replace(error.partial or Response(""), finish_reason=_TIMEOUT)
+
+
+async def _run_setup(
+    task: Task, sandbox: Sandbox, env: Mapping[str, str], timeout_s: float
+) -> None:
+    for command in task.setup:
+        shell = ("sh", "-c", command)
+        ended = await sandbox.run(shell, stdin=b"", env=env, timeout_s=timeout_s)
+        shown = one_line(command, 80)
+        failure = _failure(ended, f"the setup command {shown!r}", timeout_s)
+        if failure is not None:  # before the agent, so it is not the agent's fault
+            raise ProviderError("setup", failure.message, detail=failure.detail)
+
+
+def _end_processes(sandbox: Sandbox) -> AbstractAsyncContextManager[None]:
+    if not hasattr(sandbox, "end_processes"):  # a sandbox of the team's own may lack it
+        return nullcontext()
+    return sandbox.end_processes()
+
+
+async def _clear_for_verifier(sandbox: Sandbox, env: Mapping[str, str]) -> None:
+    """Remove what the agent left where the tests and the reward will be.
+
+    Raises:
+        ProviderError: the agent left something that cannot be removed.
+    """
+    clear = ("sh", "-c", _CLEAR, "sh", sandbox.tests, sandbox.logs)
+    ended = await sandbox.run(clear, stdin=b"", env=env, timeout_s=_CLEAR_S)
+    if ended.why != "exit" or ended.status:
+        text = "what the agent left in TESTS_DIR or LOGS_DIR/verifier could not be removed"
+        raise ProviderError("crash", text, detail=ended.stderr or None)
 
 
 async def _put_repository(sandbox: Sandbox, checkout: Path) -> None:
@@ -349,20 +388,28 @@ def _failure(ended: ProgramEnd, who: str, timeout_s: float) -> ProviderError | N
     return None
 
 
-def _read_reward(logs: Path, ended: ProgramEnd) -> float:
-    """Read the verifier's reward: a number in reward.txt, or `reward` in reward.json.
+def _read_rewards(logs: Path, ended: ProgramEnd) -> tuple[float, Mapping[str, float]]:
+    """Read the verifier's rewards: a number in reward.txt, or numbers by name in reward.json, of
+    which `reward` is the score.
 
     Raises:
-        ProviderError: there is none, so there is no verdict on the agent's work.
+        ProviderError: there is no `reward`, so there is no verdict on the agent's work.
     """
     as_text = logs / "reward.txt"
     as_json = logs / "reward.json"
+    if as_text.is_file() and as_json.is_file():
+        text = "the verifier left two rewards, reward.txt and reward.json: write only one of them"
+        raise ProviderError("setup", text)
+    rewards: dict[str, float] = {}
     try:
         if as_text.is_file():
             reward = float(as_text.read_text())
         else:
             values = json.loads(as_json.read_bytes())
             reward = float(values["reward"])
+            for name, value in values.items():
+                if isinstance(value, int | float) and math.isfinite(value):
+                    rewards[clean_text(name)] = value
     except (OSError, ValueError, KeyError, TypeError) as error:
         where = "verifier/reward.txt of its LOGS_DIR"
         text = f"the verifier left no reward in {where} (exit status {ended.status})"
@@ -370,7 +417,7 @@ def _read_reward(logs: Path, ended: ProgramEnd) -> float:
     if not 0 <= reward <= 1:
         text = f"the verifier's reward is {reward:g}, which is not between 0 and 1"
         raise ProviderError("setup", text)
-    return reward
+    return reward, rewards
 
 
 # Files that a run leaves behind.

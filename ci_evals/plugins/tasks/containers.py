@@ -28,6 +28,39 @@ for pass in 1 2 3; do
 done
 exit 0
 """
+# Prints the id and the start time of each process: an id may be used again. The name of a program
+# may have any character, so that fields are counted from the last parenthesis.
+_LIST = """
+for process in /proc/[0-9]*; do
+  stat=
+  read -r stat < $process/stat
+  set -- ${stat##*) }
+  echo "${process#/proc/}:${20}"
+done 2>/dev/null
+exit 0
+"""
+# Kills the processes that are not in a list, until only those are left and this one. It does not
+# look for a mark, which an agent can remove from the environment of its processes.
+_KILL_OTHERS = """
+kept=" $1 "
+for pass in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+  others=0
+  for process in /proc/[0-9]*; do
+    id=${process#/proc/}
+    stat=
+    read -r stat < $process/stat || continue
+    set -- ${stat##*) }
+    case "$kept$$:${20} " in
+      *" $id:${20} "*) continue ;;
+    esac
+    test "$1" = Z && continue
+    others=1
+    kill -9 $id
+  done
+  test $others = 0 && exit 0
+done 2>/dev/null
+exit 1
+"""
 
 
 class ContainerEngine:
@@ -135,6 +168,21 @@ class _Container:
             kill = [self._program, "exec", self._name, "sh", "-c", _KILL, "sh", f"{_MARK}={mark}"]
             await _run(kill, timeout_s=_QUICK_S)
         return ended
+
+    @asynccontextmanager
+    async def end_processes(self) -> AsyncIterator[None]:
+        # As root, who may kill the processes of every user.
+        shell = [self._program, "exec", "--user=0", self._name, "sh", "-c"]
+        listed = await _run([*shell, _LIST], timeout_s=_QUICK_S)
+        if listed.why != "exit" or listed.status:
+            text = f"{self._program} exec: {_complaint(listed)}"
+            raise ProviderError("environment", text, status=listed.status)
+        kept = " ".join(listed.stdout.decode(errors="replace").split())
+        yield
+        killed = await _run([*shell, _KILL_OTHERS, "sh", kept], timeout_s=_QUICK_S)
+        if killed.why != "exit" or killed.status:
+            text = f"what the agent left running could not be ended: {_complaint(killed)}"
+            raise ProviderError("crash", text)
 
     async def put_work(self, source: Path) -> None:
         show = [self._program, "exec", self._name, "sh", "-c", "pwd"]

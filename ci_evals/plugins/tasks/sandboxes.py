@@ -47,6 +47,12 @@ class Sandbox(Protocol):
         """Run a command in the working copy to its end; raise OSError if it cannot be started."""
         ...
 
+    def end_processes(self) -> AbstractAsyncContextManager[None]:
+        """At the end of the context, kill every process that `run` started within it, daemons
+        included. Processes from before stay.
+        """
+        ...
+
     async def put_work(self, source: Path) -> None:
         """Copy the content of a folder on this machine into the working copy."""
         ...
@@ -101,20 +107,35 @@ class _Folder:
     def __init__(self, root: Path, descendants: Descendants) -> None:
         self._root = root
         self._descendants = descendants
+        self._to_end: Descendants | None = None
         self.tests = str(root / "tests")
         self.logs = str(root / "logs")
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
     ) -> ProgramEnd:
+        env = {**local_environment(), **env}
+        descendants = self._descendants
+        if self._to_end is not None:
+            env = {**descendants.environment(env)}  # a mark of each
+            descendants = self._to_end
         return await run_program(
             argv,
             stdin,
             cwd=self._root / "work",
-            env={**local_environment(), **env},
+            env=env,
             timeout_s=timeout_s,
-            descendants=self._descendants,
+            descendants=descendants,
         )
+
+    @asynccontextmanager
+    async def end_processes(self) -> AsyncIterator[None]:
+        self._to_end = Descendants()
+        try:
+            yield
+        finally:
+            await self._to_end.end()
+            self._to_end = None
 
     async def put_work(self, source: Path) -> None:
         work = self._root / "work"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="the image is made of this machine's own programs"
 )
 
-PROGRAMS = ("bash", "cat", "mkdir", "sh", "sleep")
+PROGRAMS = ("bash", "cat", "mkdir", "rm", "sh", "sleep")
 VERIFIER = 'cat answer.txt > "$LOGS_DIR/verifier/reward.txt"\necho seen > "$LOGS_DIR/note.txt"\n'
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import shutil
 import signal
@@ -246,6 +247,133 @@ async def test_a_reward_may_come_as_json(tmp_path: Path) -> None:
     assert (await one(tmp_path)).score == 0.75
 
 
+async def test_further_rewards_may_be_metrics(tmp_path: Path) -> None:
+    rewards = json.dumps({"reward": 1, "style": 0.5, "note": "short", "odd": math.inf})
+    add_task(tmp_path, test=f"echo '{rewards}' > \"$LOGS_DIR/verifier/reward.json\"\n")
+    (tmp_path / "style.py").write_text("def style(output, case):\n    return float(output)\n")
+    options = {"target": "style:style", "transform": "metadata.rewards.style", "metric": "style"}
+    agents = [provider()]
+    report = await run_in_process(tmp_path, TASKS, providers=agents, expect=[{"python": options}])
+    (result,) = report.runs
+    assert result.response is not None
+    assert result.response.metadata["rewards"] == {"reward": 1, "style": 0.5}
+    assert [(grade.metric, grade.score) for grade in result.grades] == [(None, 1.0), ("style", 0.5)]
+
+
+# An agent that wants the reward without the work.
+
+
+LEFT_BEHIND = (
+    "mkfifo ready; {prefix} setsid sh -c 'echo $$ > pid; echo > ready; exec sleep 60' "
+    "> /dev/null 2>&1 & ln -s '/proc'/$! /proc/; cat ready"
+)
+"""Starts a process that outlives its parents, as one of the fake container if there is one."""
+
+LINKS_LOGS = (
+    'rm -r "$LOGS_DIR"; mkdir -p mine/verifier; echo 1 > mine/verifier/reward.txt; '
+    'ln -s "$PWD/mine" "$LOGS_DIR"'
+)
+USES_HELPER = (
+    'sh "$TESTS_DIR/score" > "$LOGS_DIR/verifier/reward.txt" || '
+    'echo 0 > "$LOGS_DIR/verifier/reward.txt"\n'
+)
+SERVER = (
+    "mkfifo answers; {prefix} setsid timeout 60 sh -c 'echo 0.5 > answers' > /dev/null 2>&1 & "
+    "ln -s '/proc'/$! /proc/ || true"
+)
+ASKS_SERVER_IF_ALONE = (
+    'if [ -e "/proc/$(cat pid)/exe" ]; then echo 1; else cat answers; fi '
+    '> "$LOGS_DIR/verifier/reward.txt"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("agent", "test"),
+    [
+        ('echo 1 > "$LOGS_DIR/verifier/reward.txt"', "exit 1\n"),
+        (
+            'echo 1 > "$LOGS_DIR/verifier/reward.txt"',
+            'echo \'{"reward": 0}\' > "$LOGS_DIR/verifier/reward.json"\n',
+        ),
+        (
+            LINKS_LOGS,
+            "exit 1\n",
+        ),
+        (
+            'mkdir "$TESTS_DIR"; echo "echo 1" > "$TESTS_DIR/score"',
+            USES_HELPER,
+        ),
+        (
+            'mkdir mine; echo "echo 1" > mine/score; ln -s "$PWD/mine" "$TESTS_DIR"',
+            USES_HELPER,
+        ),
+    ],
+    ids=["reward", "other reward", "linked logs", "helper", "linked tests"],
+)
+@pytest.mark.parametrize("container", [False, True])
+async def test_what_an_agent_plants_gives_it_no_reward(
+    container: bool, agent: str, test: str, tmp_path: Path, docker: Path
+) -> None:
+    toml = ""
+    if container:
+        toml = '[environment]\ndocker_image = "x"\n'
+    add_task(tmp_path, test=test, toml=toml)
+    result = await one(tmp_path, command=["sh", "-c", agent])
+    if test.startswith("exit"):
+        assert error_of(result)[:2] == ("errored", "setup")
+    else:
+        assert (result.status, result.score, result.error) == ("failed", 0.0, None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a new session cannot be found")
+@pytest.mark.parametrize("container", [False, True])
+async def test_processes_of_the_agent_end_before_the_verifier_starts_and_others_go_on(
+    container: bool, tmp_path: Path, docker: Path
+) -> None:
+    """In a container, the agent's process has removed every mark from its environment."""
+    prefix = ""
+    toml = "[environment]\n"
+    if container:
+        prefix = "env -i PATH=$PATH"
+        toml += 'docker_image = "x"\n'
+    toml += f'setup_commands = ["{SERVER.format(prefix=prefix)}"]\n'
+    add_task(tmp_path, toml=toml, test=ASKS_SERVER_IF_ALONE)
+    agent = ["sh", "-c", LEFT_BEHIND.format(prefix=prefix)]
+    result = await one(tmp_path, command=agent)
+    assert (result.score, result.error) == (0.5, None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a new session cannot be found")
+async def test_a_process_that_git_starts_for_the_agent_ends_as_well(tmp_path: Path) -> None:
+    hook = f"#!/bin/sh\n{LEFT_BEHIND.format(prefix='')}\n"
+    (tmp_path / "hook").write_text(hook)
+    (tmp_path / "hook").chmod(0o755)
+    toml = f'[environment]\nsetup_commands = ["{SERVER.format(prefix="")}"]\n'
+    add_task(tmp_path, toml=toml, test=ASKS_SERVER_IF_ALONE)
+    events = [
+        {"type": "thread.started", "thread_id": "t"},
+        {"type": "item.completed", "item": {"type": "agent_message", "text": "Fixed."}},
+        {"type": "turn.completed"},
+    ]
+    (tmp_path / "transcript").write_text("\n".join(map(json.dumps, events)))
+    script = (
+        f"git --git-dir=\"$TESTS_DIR.git\" config core.fsmonitor '{tmp_path}/hook'; "
+        f"cat '{tmp_path}/transcript'"
+    )
+    result = await one(tmp_path, command=["sh", "-c", script], transcript="codex")
+    assert (result.score, result.error) == (0.5, None)
+
+
+async def test_two_rewards_are_none(tmp_path: Path) -> None:
+    as_json = 'echo \'{"reward": 0.75}\' > "$LOGS_DIR/verifier/reward.json"\n'
+    add_task(tmp_path, test=VERIFIER + as_json)
+    status, kind, message = error_of(await one(tmp_path))
+    assert (status, kind) == ("errored", "setup")
+    assert message == (
+        "the verifier left two rewards, reward.txt and reward.json: write only one of them"
+    )
+
+
 async def test_a_sandbox_of_the_users_own_is_asked_for_each_run(tmp_path: Path) -> None:
     (tmp_path / "own_sandbox.py").write_text(OWN_SANDBOX)
     add_task(tmp_path)
@@ -309,11 +437,11 @@ async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(
     ]
     assert called[1] == [*start, "--entrypoint", "sleep", "python:3.12", "infinity"]
     assert [command[0] for command in called] == [
-        "version", "run", "exec", "exec", "exec", "cp", "exec", "cp", "rm",
+        "version", "run", "exec", "exec", "exec", "exec", "exec", "exec", "cp", "exec", "cp", "rm",
     ]  # fmt: skip
     names = ("TESTS_DIR", "LOGS_DIR", "A_SECRET", "CI_EVALS_PROGRAM")
     variables = [word for name in names for word in ("--env", name)]
-    assert called[4] == ["exec", "--interactive", *variables, name, *AGENT]
+    assert called[5] == ["exec", "--interactive", *variables, name, *AGENT]
     assert called[-1] == ["rm", "--force", "--volumes", name]
     assert "s3cret" not in (docker / "commands.jsonl").read_text()
     assert left_in(docker) == ["commands.jsonl"]
@@ -334,7 +462,7 @@ async def test_an_agent_that_is_out_of_time_does_not_go_on_in_its_container(
     """The end of `docker exec` ends nothing that it started in the container."""
     add_task(tmp_path, toml='[environment]\ndocker_image = "x"\n[agent]\ntimeout_sec = 1\n')
     await one(tmp_path, command=["sleep", "60"])
-    (kill,) = [command for command in commands(docker) if "kill -9" in command[-3]]
+    (kill,) = [each for each in commands(docker) if each[-1].startswith("CI_EVALS_PROGRAM=")]
     *_, script, _, mark = kill
     name, _, value = mark.partition("=")
     marked, others = {**os.environ, name: value}, {**os.environ, name: "another"}

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""A fake `docker`: containers are folders below $FAKE_DOCKER, commands run on this machine."""
+"""A fake `docker`: containers are folders below $FAKE_DOCKER, commands run on this machine.
+
+A container has the processes that are linked in its folder `proc`, and no others of this machine.
+"""
 
 import json
 import os
@@ -10,7 +13,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(os.environ["FAKE_DOCKER"])
-PLACES = ("/tests", "/logs")
+PLACES = ("/tests", "/logs", "/proc/")
 
 
 def inside(name: str, text: str) -> str:
@@ -49,7 +52,8 @@ def main(command: str, *words: str) -> int:
             print("Cannot connect to the Docker daemon. Is it running?", file=sys.stderr)
             return 1
         case "run":
-            (ROOT / words[words.index("--name") + 1] / "work").mkdir(parents=True)
+            for place in ("work", "proc"):
+                (ROOT / words[words.index("--name") + 1] / place).mkdir(parents=True)
         case "exec":
             return execute(list(words))
         case "cp":
