@@ -24,6 +24,7 @@ from ci_evals.model.fields import NonEmpty, OneOrMore
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Response, Step
 from ci_evals.plugins.tasks.containers import ContainerEngine
+from ci_evals.plugins.tasks.logs import WhyLeftOut
 from ci_evals.plugins.tasks.repositories import Changes, Repositories
 from ci_evals.plugins.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
 from ci_evals.providers.answer import MAX_STEP_CHARACTERS, clean_text, encode_json
@@ -253,7 +254,9 @@ class _Agent:
 
     async def _get_logs(self, sandbox: Sandbox, kept: Path) -> None:
         """Keep the sandbox's `logs`, with secrets removed from the diff."""
-        await sandbox.get_logs(kept / "logs")
+        left_out = await sandbox.get_logs(kept / "logs")
+        if left_out:
+            await asyncio.to_thread(_list_left_out, kept, left_out)
         await asyncio.to_thread(_redact, kept / "logs" / _DIFF, self._redactor)
 
     async def _response(
@@ -455,6 +458,15 @@ def _keep(kept: Path, who: str, ended: ProgramEnd, redactor: Redactor) -> None:
     with _storage_errors(kept):
         (kept / f"{who}.stdout.txt").write_bytes(_without_secrets(ended.stdout, redactor))
         (kept / f"{who}.stderr.txt").write_bytes(_without_secrets(ended.stderr_tail, redactor))
+
+
+def _list_left_out(kept: Path, left_out: Mapping[str, WhyLeftOut]) -> None:
+    """Write down which files of `LOGS_DIR` are not kept, and why."""
+    lines = []
+    for name, why in left_out.items():
+        lines.append(f"{one_line(clean_text(name), 200)}: {why}\n")
+    with _storage_errors(kept):
+        (kept / "logs-left-out.txt").write_text("".join(lines), "utf-8")
 
 
 def _redact(file: Path, redactor: Redactor) -> None:

@@ -5,11 +5,12 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from uuid import uuid4
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Task
+from ci_evals.plugins.tasks.logs import FIRST, LogCopier, WhyLeftOut
 from ci_evals.plugins.tasks.sandboxes import Sandbox
 from ci_evals.providers.subprocess import ProgramEnd, kill_on_exit, run_program
 
@@ -193,8 +194,25 @@ class _Container:
     async def put_tests(self, source: Path) -> None:
         await _succeed(self._program, "cp", f"{source}/.", f"{self._name}:{self.tests}")
 
-    async def get_logs(self, target: Path) -> None:
-        await _succeed(self._program, "cp", f"{self._name}:{self.logs}/.", str(target))
+    async def get_logs(self, target: Path) -> Mapping[str, WhyLeftOut]:
+        copier = LogCopier(target)
+        archive = await self._archive(self.logs)
+        if archive.why == "exit" and archive.status:
+            text = f"{self._program} cp: {_complaint(archive)}"
+            raise ProviderError("environment", text, status=archive.status)
+        if archive.why != "exit":  # cut off at a limit: what counts most may lie beyond
+            for name in FIRST:
+                file = await self._archive(f"{self.logs}/{name}")
+                if file.why == "exit" and not file.status:
+                    folder = str(PurePosixPath(name).parent)
+                    await asyncio.to_thread(copier.copy_archive, file.stdout, folder)
+        await asyncio.to_thread(copier.copy_archive, archive.stdout)
+        return copier.left_out
+
+    async def _archive(self, path: str) -> ProgramEnd:
+        """Return a tar archive of a file or a folder, which ends at the limit of an output."""
+        command = [self._program, "cp", f"{self._name}:{path}", "-"]
+        return await _run(command, timeout_s=_QUICK_S)
 
 
 async def _succeed(program: str, *arguments: str, timeout_s: float = _QUICK_S) -> None:

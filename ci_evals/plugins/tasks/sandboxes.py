@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Task
+from ci_evals.plugins.tasks.logs import LogCopier, WhyLeftOut
 from ci_evals.providers.subprocess import Descendants, ProgramEnd, run_program
 
 _OF_A_REPOSITORY = frozenset(
@@ -61,8 +62,11 @@ class Sandbox(Protocol):
         """Copy the content of a folder on this machine to `tests`."""
         ...
 
-    async def get_logs(self, target: Path) -> None:
-        """Copy the content of `logs` into a folder on this machine."""
+    async def get_logs(self, target: Path) -> Mapping[str, WhyLeftOut] | None:
+        """Copy the content of `logs` into a folder on this machine.
+
+        Return the names of files that were left out, with the reason.
+        """
         ...
 
 
@@ -145,5 +149,7 @@ class _Folder:
     async def put_tests(self, source: Path) -> None:
         await asyncio.to_thread(shutil.copytree, source, self.tests, dirs_exist_ok=True)
 
-    async def get_logs(self, target: Path) -> None:
-        await asyncio.to_thread(shutil.copytree, self.logs, target, dirs_exist_ok=True)
+    async def get_logs(self, target: Path) -> Mapping[str, WhyLeftOut]:
+        copier = LogCopier(target)
+        await asyncio.to_thread(copier.copy_folder, Path(self.logs))
+        return copier.left_out

@@ -364,6 +364,77 @@ async def test_a_process_that_git_starts_for_the_agent_ends_as_well(tmp_path: Pa
     assert (result.score, result.error) == (0.5, None)
 
 
+@pytest.mark.parametrize("container", [False, True])
+@pytest.mark.parametrize("instead", ["ln -s '{folder}'", "echo text >"])
+async def test_something_else_in_place_of_the_logs_is_not_followed(
+    instead: str, container: bool, tmp_path: Path, docker: Path
+) -> None:
+    toml = ""
+    if container:
+        toml = '[environment]\ndocker_image = "x"\n'
+    add_task(tmp_path, toml=toml)
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "secret").write_text("of this machine")
+    leave = f"rm -r $LOGS_DIR; {instead.format(folder=tmp_path / 'private')} $LOGS_DIR; exit 3"
+    result = await one(tmp_path, command=["sh", "-c", leave])
+    assert error_of(result)[:2] == ("failed", "crash")
+    kept = tmp_path / "out" / "tasks" / "add" / "agent" / "run-1"
+    assert not (kept / "logs").exists()
+    assert (kept / "logs-left-out.txt").read_text() == ".: link or special file\n"
+
+
+@pytest.mark.parametrize("container", [False, True])
+async def test_what_an_agent_leaves_in_its_logs_is_kept_within_bounds(
+    container: bool, tmp_path: Path, docker: Path
+) -> None:
+    (tmp_path / "secret").write_text("of this machine")
+    toml = "[environment]\n"
+    if container:
+        toml += 'docker_image = "x"\n'
+    add_task(tmp_path, toml=toml)
+    leave = (
+        'cat > answer.txt; cd "$LOGS_DIR"; mkdir -p a/b; echo said > a/b/note; mkfifo pipe; '
+        f"ln -s /dev/zero zeros; ln -s '{tmp_path}/secret' link; ln -s '{tmp_path}' folder; "
+        "truncate -s 1G huge"
+    )
+    result = await one(tmp_path, command=["sh", "-c", leave])
+    assert (result.status, result.score, result.error) == ("passed", 1.0, None)
+    kept = tmp_path / "out" / "tasks" / "add" / "agent" / "run-1"
+    files = {path.relative_to(kept / "logs").as_posix() for path in (kept / "logs").rglob("*")}
+    left_out = dict(
+        line.split(": ") for line in (kept / "logs-left-out.txt").read_text().splitlines()
+    )
+    assert "verifier/reward.txt" in files
+    if container:  # how much comes before the huge file depends on the order in the archive
+        assert left_out["(the rest)"] == "over the limit"
+        assert files <= {"a", "a/b", "a/b/note", "verifier", "verifier/reward.txt"}
+        return
+    assert files == {"a", "a/b", "a/b/note", "verifier", "verifier/reward.txt"}
+    assert left_out == {
+        "pipe": "link or special file",
+        "zeros": "link or special file",
+        "link": "link or special file",
+        "folder": "link or special file",
+        "huge": "over the limit",
+    }
+
+
+async def test_many_files_in_the_logs_do_not_crowd_out_the_reward(
+    tmp_path: Path, docker: Path
+) -> None:
+    for name, toml in (("folder", ""), ("container", '[environment]\ndocker_image = "x"\n')):
+        add_task(tmp_path, name, toml=toml)
+    leave = (
+        'cat > answer.txt; cd "$LOGS_DIR"; mkdir many; cd many; '
+        "seq 6000 | while read -r name; do : > $name; done"
+    )
+    report = await work(tmp_path, command=["sh", "-c", leave])
+    assert [(each.status, each.error) for each in report.runs] == [("passed", None)] * 2
+    for name in ("folder", "container"):
+        kept = tmp_path / "out" / "tasks" / name / "agent" / "run-1"
+        assert (kept / "logs-left-out.txt").read_text() == "(the rest): over the limit\n"
+
+
 async def test_two_rewards_are_none(tmp_path: Path) -> None:
     as_json = 'echo \'{"reward": 0.75}\' > "$LOGS_DIR/verifier/reward.json"\n'
     add_task(tmp_path, test=VERIFIER + as_json)

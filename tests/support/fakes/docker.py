@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -27,8 +28,17 @@ def outside(place: str) -> str:
     return inside(name, path) if colon else place
 
 
-def copy(source: str, target: str) -> None:
+def copy(source: str, target: str) -> int:
+    if target == "-":
+        place = Path(outside(source))
+        if not os.path.lexists(place):
+            print(f"Could not find the file {place}", file=sys.stderr)
+            return 1
+        with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
+            archive.add(place, place.name)
+        return 0
     shutil.copytree(outside(source).removesuffix("/."), outside(target), dirs_exist_ok=True)
+    return 0
 
 
 def execute(words: list[str]) -> int:
@@ -57,7 +67,7 @@ def main(command: str, *words: str) -> int:
         case "exec":
             return execute(list(words))
         case "cp":
-            copy(*words)
+            return copy(*words)
         case "rm":
             while (ROOT / "busy").exists():
                 time.sleep(0.01)
