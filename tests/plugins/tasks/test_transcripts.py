@@ -205,6 +205,27 @@ def test_other_output_is_said_with_the_options_to_use(format_name: str, data: by
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("other", FORMATS)
+def test_a_transcript_of_another_agent_is_refused(format_name: str, other: str) -> None:
+    if other == format_name:
+        return
+    error = failure(format_name, recorded(f"{other}.jsonl"))
+    assert error.kind == "bad_answer"
+    assert f"is not a transcript of {format_name}: it starts with " in error.message
+
+
+def test_events_of_no_known_agent_between_a_beginning_and_an_end_are_no_transcript() -> None:
+    """An agent that calls tools in events which are not read would pass every limit."""
+    call = {"type": "call", "tool": "bash", "error": "failed"}
+    for format_name, ends in [
+        ("codex", [{"type": "turn.started"}, {"type": "turn.completed"}]),
+        ("gemini-cli", [{"type": "init"}, {"type": "result", "status": "success"}]),
+    ]:
+        data = "\n".join(map(json.dumps, [ends[0], *[call] * 30, ends[1]])).encode()
+        assert "is not a transcript of" in failure(format_name, data).message
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
 def test_fields_of_other_types_and_missing_ones_are_not_a_crash(format_name: str) -> None:
     events = [json.loads(line) for line in recorded(f"{format_name}.jsonl").splitlines()]
     wrong: Any

@@ -73,7 +73,7 @@ class ClaudeCode(TranscriptReader):
 
     def read(self, event: Mapping[str, Any]) -> bool:
         kind = text_at(event, "type")
-        if kind not in _EVENTS:
+        if kind not in _EVENTS or (kind == "result" and "subtype" not in event):
             return False
         if kind != "result":
             self.tells_steps = True

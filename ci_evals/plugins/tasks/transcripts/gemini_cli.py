@@ -42,6 +42,14 @@ _KINDS: Mapping[int, ErrorKind] = {
 }
 # After a refusal, it ends with the HTTP status of the API, of which a program can return 8 bits.
 _HTTP_EXITS = {status % 256: status for status in (400, 401, 403, 429, 500, 502, 503, 504)}
+# The fields that tell events from those of other agents with the same type.
+_FIELDS = {
+    "error": "message",
+    "message": "role",
+    "result": "status",
+    "tool_result": "tool_id",
+    "tool_use": "tool_name",
+}
 _TURNS_USED_UP = "Maximum session turns exceeded"  # an event, after which it ends well
 
 
@@ -60,6 +68,8 @@ class GeminiCli(TranscriptReader):
     def read(self, event: Mapping[str, Any]) -> bool:
         at_s = _seconds(event.get("timestamp"))
         kind = event.get("type")
+        if _FIELDS.get(str(kind), "type") not in event and kind is not None:
+            return False
         if kind is not None:
             self.tells_steps = True
         match kind:

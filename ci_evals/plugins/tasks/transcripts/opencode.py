@@ -16,6 +16,8 @@ from ci_evals.plugins.tasks.transcripts.reader import (
     text_of,
 )
 
+_EVENTS_WITH_PART = frozenset({"reasoning", "step_finish", "step_start", "text", "tool_use"})
+
 
 class OpenCode(TranscriptReader):
     """Each step of OpenCode is a request to the model. The events do not name the model."""
@@ -30,7 +32,10 @@ class OpenCode(TranscriptReader):
 
     def read(self, event: Mapping[str, Any]) -> bool:
         part = mapping_of(event, "part")
-        match event.get("type"):
+        kind = text_at(event, "type")
+        if kind in _EVENTS_WITH_PART and "part" not in event:
+            return False  # other agents have some of these types, too
+        match kind:
             case "step_start":
                 self.has_ended = False
                 self._went_on = True
@@ -48,7 +53,7 @@ class OpenCode(TranscriptReader):
                 self._read_call(part)
             case "step_finish":
                 self._read_finish(part)
-            case "error":
+            case "error" if "error" in event:
                 self._read_error(mapping_of(event, "error"))
             case "reasoning" | "done":
                 pass

@@ -185,6 +185,13 @@ class TranscriptReader:
         """Return True if a tool call has started and not ended."""
         return str(call_id) in self._open_calls
 
+    @property
+    def has_nothing(self) -> bool:
+        """True if there are neither steps, but for notices of errors, nor a reason to stop."""
+        if not self.tells_steps or self.error is not None:
+            return False
+        return all(step.kind == "message" and step.error is not None for step in self.steps)
+
     def _cut(self, text: str | None) -> str | None:
         if text is None:
             return None
@@ -226,14 +233,18 @@ class TranscriptReader:
         """Read a transcript, which may be cut off. Lines that are not events are skipped.
 
         Raises:
-            ProviderError: there is no event of this format.
+            ProviderError: there is no event of this format, or next to none and no step in them.
         """
         reader = cls()
         events = 0
+        others = 0
         for event in _events(data):
             if reader.read(event):
                 events += 1
-        if not events:
+            else:
+                others += 1
+        # A few types of events are the same in several formats.
+        if not events or (others > events and reader.has_nothing):
             start = one_line(data[:400].decode(errors="replace"), 80)
             found = "it is empty"
             if start:
