@@ -204,6 +204,63 @@ def test_other_output_is_said_with_the_options_to_use(format_name: str, data: by
     assert failure(format_name, data, ended) is ended
 
 
+def twice(usage: Usage | None) -> Usage | None:
+    return usage and usage + usage
+
+
+def with_another_id(data: bytes) -> bytes:
+    return data.replace(b"0c2f8d1e", b"1c2f8d1e").replace(b"0199a213", b"1199a213")
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("other_id", [False, True])
+def test_two_sessions_in_one_transcript_add_up(format_name: str, other_id: bool) -> None:
+    data = recorded(f"{format_name}.jsonl")
+    second = data
+    if other_id:
+        second = with_another_id(data)
+    once = answer(format_name, data)
+    both = answer(format_name, data + second)
+    assert both.output == once.output
+    assert both.usage == twice(once.usage)
+    assert once.steps is not None
+    assert both.steps == once.steps * 2
+    if once.cost_usd is None:
+        assert both.cost_usd is None
+    else:
+        assert both.cost_usd == pytest.approx(once.cost_usd * 2)
+    lines = second.splitlines(keepends=True)
+    cut = failure(format_name, data + b"".join(lines[: len(lines) // 2]))
+    assert "is cut off" in cut.message
+
+
+def test_two_summaries_add_up() -> None:
+    claude = recorded("claude-code.jsonl").splitlines()[-1]
+    once, both = (answer("claude-code", data) for data in (claude, claude + b"\n" + claude))
+    assert both.usage == twice(once.usage)
+    assert both.cost_usd == pytest.approx(0.0842)
+
+
+def test_a_session_that_goes_on_in_the_same_process_reports_its_totals() -> None:
+    """Claude Code's and Codex's totals include the turns before."""
+    claude = recorded("claude-code.jsonl").splitlines(keepends=True)
+    once = answer("claude-code", b"".join(claude))
+    end = json.loads(claude[-1])
+    end["total_cost_usd"] *= 2
+    for counts in end["modelUsage"].values():
+        for name in counts:
+            counts[name] *= 2
+    both = answer("claude-code", b"".join([*claude, *claude[:-1], json.dumps(end).encode()]))
+    assert both.usage == twice(once.usage)
+    assert both.cost_usd == pytest.approx(0.0842)
+
+    codex = recorded("codex.jsonl").splitlines(keepends=True)
+    turn = {"type": "turn.completed", "usage": {"input_tokens": 30_000, "output_tokens": 200}}
+    for goes_on in (codex[1:-1], codex[:-1]):  # as a further turn, or after `resume`
+        response = answer("codex", b"".join([*codex, *goes_on, json.dumps(turn).encode()]))
+        assert response.usage == Usage(30_000, 200, 0)
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("other", FORMATS)
 def test_a_transcript_of_another_agent_is_refused(format_name: str, other: str) -> None:

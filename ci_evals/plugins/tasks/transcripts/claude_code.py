@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ci_evals.faults import ErrorKind, kind_behind_own_code, kind_of_status
@@ -35,8 +36,26 @@ _KINDS: Mapping[str, ErrorKind] = {
 _SYNTHETIC = "<synthetic>"  # the model of messages that the command itself made
 
 
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    usage: Usage | None = None
+    cost_usd: float | None = None
+
+    def __add__(self, other: "_Totals") -> "_Totals":
+        usage = self.usage
+        if other.usage is not None:
+            usage = other.usage + (usage or Usage())
+        cost_usd = self.cost_usd
+        if other.cost_usd is not None:
+            cost_usd = other.cost_usd + (cost_usd or 0.0)
+        return _Totals(usage, cost_usd)
+
+
 class ClaudeCode(TranscriptReader):
-    """Each message of the model is a request; sub-agents are named after their type."""
+    """Each message of the model is a request; sub-agents are named after their type.
+
+    An output may have several sessions, whose tokens and costs add up.
+    """
 
     options = "--output-format stream-json --verbose"
     credentials = "set ANTHROPIC_API_KEY to a valid key"
@@ -70,6 +89,12 @@ class ClaudeCode(TranscriptReader):
         self._api_error: str | None = None  # of the last message
         self._own_words: str | None = None  # the last message, if the command itself made it
         self._model_spoke = False  # in the last message
+        self._session: str | None = None
+        self._earlier = _Totals()  # of what the next totals do not include
+        self._at_start = _Totals()  # of everything before the session's last beginning
+        self._totals = _Totals()  # so far
+        self._all_input_tokens = 0  # of all requests
+        self._input_tokens = 0  # of the requests since the session's last beginning
 
     def read(self, event: Mapping[str, Any]) -> bool:
         kind = text_at(event, "type")
@@ -86,9 +111,24 @@ class ClaudeCode(TranscriptReader):
             self._read_results(message)
         elif kind == "result":
             self._read_end(event)
-        elif self.model is None:
+        elif kind == "system" and event.get("subtype") == "init":
+            self._start_session(event)
+        if self.model is None:
             self.model = text_at(event, "model")
         return True
+
+    def _start_session(self, event: Mapping[str, Any]) -> None:
+        self.has_ended = False
+        self.forget_open_calls()
+        self._requests.clear()
+        self._input_tokens = 0
+        self._at_start = self._totals
+        if text_at(event, "session_id") != self._session:
+            self._session = text_at(event, "session_id")
+            self._earlier = self._totals
+        # Until its end is known, the steps tell the tokens better than the sessions before it.
+        self.usage = None
+        self.cost_usd = None
 
     def _read_message(self, message: Mapping[str, Any], agent: str | None) -> None:
         """Read a part of a message: one or several content blocks with the message's id."""
@@ -128,6 +168,9 @@ class ClaudeCode(TranscriptReader):
         if message_id is not None:
             self._requests[message_id] = len(self.steps)
         usage = _usage(mapping_of(message, "usage"))
+        if usage is not None:
+            self._all_input_tokens += usage.input_tokens
+            self._input_tokens += usage.input_tokens
         request = Step("model_request", model, result=text or None, usage=usage, agent=agent)
         self.add_step(request)
 
@@ -144,10 +187,7 @@ class ClaudeCode(TranscriptReader):
     def _read_end(self, event: Mapping[str, Any]) -> None:
         self.has_ended = True
         self.error = None
-        self.cost_usd = number_at(event, "total_cost_usd")
-        self.usage = _usage_of_models(mapping_of(event, "modelUsage"))
-        if self.usage is None:
-            self.usage = _usage(mapping_of(event, "usage"))
+        self._read_totals(event)
         subtype = text_at(event, "subtype") or ""
         self.finish_reason = text_at(event, "stop_reason") or subtype
         result = text_at(event, "result")
@@ -158,6 +198,28 @@ class ClaudeCode(TranscriptReader):
             self.answers_with_error = True
         elif event.get("is_error") is True or subtype.startswith("error"):
             self._read_error(event, result, subtype)
+
+    def _read_totals(self, event: Mapping[str, Any]) -> None:
+        """Read the tokens and the cost of a session, and add those of the sessions before it.
+
+        A session that goes on begins again with the same id. In the same process, its totals
+        include what came before; in a new one, they begin at 0. What its requests add up to tells
+        which of the two it is.
+        """
+        usage = _usage_of_models(mapping_of(event, "modelUsage"))
+        if usage is None:
+            usage = _usage(mapping_of(event, "usage"))
+        totals = _Totals(usage, number_at(event, "total_cost_usd"))
+        if not self.tells_steps:  # one of several summaries
+            self._earlier = self._totals
+        elif usage is not None:
+            to_all = abs(usage.input_tokens - self._all_input_tokens)
+            to_last = abs(usage.input_tokens - self._input_tokens)
+            if to_last < to_all:
+                self._earlier = self._at_start
+        self._totals = self._earlier + totals
+        self.usage = self._totals.usage
+        self.cost_usd = self._totals.cost_usd
 
     def _read_error(self, event: Mapping[str, Any], result: str | None, subtype: str) -> None:
         """Read why the agent could not continue, from fields and the command's own words."""

@@ -18,7 +18,7 @@ _STARTS = ("thread.", "turn.", "item.")
 
 class Codex(TranscriptReader):
     """Commands, changes of files, searches and calls of MCP servers are tool calls. The events have
-    neither the model nor its requests nor times.
+    neither the model nor its requests nor times. Tokens of several threads add up.
     """
 
     options = "exec --json"
@@ -51,24 +51,29 @@ class Codex(TranscriptReader):
         "request timed out": "upstream",
     }
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread: str | None = None
+        self._of_thread: Usage | None = None
+        self._earlier: Usage | None = None  # of what the thread's total does not include
+        self._at_start: Usage | None = None  # of everything before the thread's last beginning
+
     def read(self, event: Mapping[str, Any]) -> bool:
         kind = text_at(event, "type") or ""
         match kind:
             case "item.started" | "item.updated" | "item.completed":
                 self.error = None  # a lost connection was restored
                 self._read_item(mapping_of(event, "item"), is_done=kind == "item.completed")
+            case "thread.started":
+                self._start_thread(text_at(event, "thread_id"))
             case "turn.started":
                 self.has_ended = False
             case "turn.completed":
                 self.has_ended = True
                 self.error = None
                 counts = mapping_of(event, "usage")
-                if counts:  # the total of the thread, so it is not added up
-                    self.usage = Usage(
-                        count_at(counts, "input_tokens"),
-                        count_at(counts, "output_tokens"),
-                        count_at(counts, "cached_input_tokens"),
-                    )
+                if counts:
+                    self._read_usage(counts)
             case "turn.failed":
                 self.has_ended = True
                 self.fail(text_at(mapping_of(event, "error"), "message") or "")
@@ -77,6 +82,27 @@ class Codex(TranscriptReader):
             case _:
                 return kind.startswith(_STARTS)
         return True
+
+    def _start_thread(self, thread: str | None) -> None:
+        self.has_ended = False
+        self.forget_open_calls()
+        self._at_start = self.usage
+        if thread != self._thread:
+            self._thread = thread
+            self._of_thread = None
+            self._earlier = self.usage
+
+    def _read_usage(self, counts: Mapping[str, Any]) -> None:
+        """Read the total of the thread, which includes its earlier turns."""
+        usage = Usage(
+            count_at(counts, "input_tokens"),
+            count_at(counts, "output_tokens"),
+            count_at(counts, "cached_input_tokens"),
+        )
+        if self._of_thread is not None and usage.total_tokens <= self._of_thread.total_tokens:
+            self._earlier = self._at_start  # a total only grows, so this one began at 0
+        self._of_thread = usage
+        self.usage = usage + (self._earlier or Usage())
 
     def _read_item(self, item: Mapping[str, Any], *, is_done: bool) -> None:
         item_id = item.get("id")

@@ -54,7 +54,9 @@ _TURNS_USED_UP = "Maximum session turns exceeded"  # an event, after which it en
 
 
 class GeminiCli(TranscriptReader):
-    """The duration of a tool call is the difference of its events' time stamps."""
+    """The duration of a tool call is the difference of its events' time stamps. Tokens of several
+    sessions add up.
+    """
 
     options = "--skip-trust --output-format stream-json"
     credentials = "set GEMINI_API_KEY to a valid key"
@@ -64,6 +66,7 @@ class GeminiCli(TranscriptReader):
         self.tells_steps = False
         self._pieces: list[str] = []
         self._last_error = ""
+        self._earlier: Usage | None = None  # of the sessions before this one
 
     def read(self, event: Mapping[str, Any]) -> bool:
         at_s = _seconds(event.get("timestamp"))
@@ -74,6 +77,7 @@ class GeminiCli(TranscriptReader):
             self.tells_steps = True
         match kind:
             case "init":
+                self._start_session()
                 self.model = text_at(event, "model")
             case "message":
                 if event.get("role") == "assistant":
@@ -100,6 +104,14 @@ class GeminiCli(TranscriptReader):
         self._end_message()
         return super().response()
 
+    def _start_session(self) -> None:
+        self._end_message()
+        self.has_ended = False
+        self.error = None
+        self._last_error = ""
+        self._earlier = self.usage
+        self.forget_open_calls()
+
     def _end_message(self) -> None:
         """Join the streamed pieces into one message."""
         text = "".join(self._pieces).strip()
@@ -125,7 +137,8 @@ class GeminiCli(TranscriptReader):
             # The rest of the total are thoughts, which are paid as output.
             thoughts = count_at(stats, "total_tokens") - input_tokens - output_tokens
             output_tokens += max(0, thoughts)
-            self.usage = Usage(input_tokens, output_tokens, count_at(stats, "cached"))
+            usage = Usage(input_tokens, output_tokens, count_at(stats, "cached"))
+            self.usage = usage + (self._earlier or Usage())
         if self._last_error == _TURNS_USED_UP:
             self._reach_turn_limit()
         elif event.get("status") == "error":

@@ -181,6 +181,10 @@ class TranscriptReader:
         joined = "\n".join(filter(None, (step.result, self._cut(text))))
         self.steps[index] = replace(step, result=joined[:MAX_STEP_CHARACTERS])
 
+    def forget_open_calls(self) -> None:
+        """Start a session, whose calls may have the ids of those before it."""
+        self._open_calls.clear()
+
     def is_open(self, call_id: object) -> bool:
         """Return True if a tool call has started and not ended."""
         return str(call_id) in self._open_calls
