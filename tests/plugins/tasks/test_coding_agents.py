@@ -94,6 +94,33 @@ async def test_steps_cost_tokens_and_diff_are_in_the_report(tmp_path: Path) -> N
     assert "Explore" in html
 
 
+async def test_failed_calls_under_the_name_of_another_agent_pass_no_limit(tmp_path: Path) -> None:
+    fix_task(tmp_path)
+    call = {"type": "tool_use", "id": "c", "name": "Bash", "input": {}}
+    failed = {"type": "tool_result", "tool_use_id": "c", "is_error": True}
+    events: list[dict[str, Any]] = [{"type": "system", "subtype": "init"}]
+    for number in range(30):
+        message = {"id": f"m{number}", "model": "opus", "content": [call]}
+        events.append({"type": "assistant", "message": message})
+        events.append({"type": "user", "message": {"content": [failed]}})
+    events.append({"type": "result", "subtype": "success", "result": "Fixed."})
+    (tmp_path / "printed").write_text("\n".join(map(json.dumps, events)))
+    agents = [
+        agent(f"cat '{tmp_path}/printed'", name=name, transcript=name)
+        for name in ("claude-code", "codex", "gemini-cli", "opencode")
+    ]
+    expect = [{"reward": 1}, {"max_tool_calls": 5}]
+    write_suite(tmp_path, TASKS, providers=agents, expect=expect)
+    assert (await ci_evals(tmp_path, "run")).code == 1
+    errors = {}
+    for line in journaled(tmp_path / "ci-evals-results"):
+        assert line["status"] == "failed"
+        errors[line["provider"]] = (line.get("error") or {}).get("message", "")
+    assert errors.pop("claude-code") == "", "its calls are too many"
+    for name, message in errors.items():
+        assert f"is not a transcript of {name}" in message
+
+
 async def test_the_work_of_an_agent_that_is_out_of_time_is_graded_and_the_page_says_so(
     tmp_path: Path,
 ) -> None:

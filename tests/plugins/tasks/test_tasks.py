@@ -45,6 +45,25 @@ async def make(task):
         yield sandbox
 """
 
+SMALL_SANDBOX = """\
+import shutil
+from contextlib import asynccontextmanager
+from ci_evals.plugins.tasks.sandboxes import folder_sandbox
+
+class Small:
+    def __init__(self, inner):
+        self.tests, self.logs = inner.tests, inner.logs
+        self.run, self.put_tests = inner.run, inner.put_tests
+
+    async def get_logs(self, target):
+        shutil.copytree(self.logs, target)
+
+@asynccontextmanager
+async def make(task):
+    async with folder_sandbox(task) as sandbox:
+        yield Small(sandbox)
+"""
+
 
 def add_task(
     folder: Path, name: str = "add", toml: str = "", instruction: str = "1", test: str = VERIFIER
@@ -245,6 +264,13 @@ async def test_a_verifier_without_a_usable_reward_leaves_the_run_without_a_verdi
 async def test_a_reward_may_come_as_json(tmp_path: Path) -> None:
     add_task(tmp_path, test='echo \'{"reward": 0.75}\' > "$LOGS_DIR/verifier/reward.json"\n')
     assert (await one(tmp_path)).score == 0.75
+
+
+async def test_a_sandbox_with_the_oldest_methods_alone_will_do(tmp_path: Path) -> None:
+    (tmp_path / "small_sandbox.py").write_text(SMALL_SANDBOX)
+    add_task(tmp_path)
+    result = await one(tmp_path, sandbox="small_sandbox:make")
+    assert (result.status, result.score, result.error) == ("passed", 1.0, None)
 
 
 async def test_further_rewards_may_be_metrics(tmp_path: Path) -> None:
