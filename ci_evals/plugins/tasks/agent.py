@@ -413,7 +413,7 @@ def _read_rewards(logs: Path, ended: ProgramEnd) -> tuple[float, Mapping[str, fl
             for name, value in values.items():
                 if isinstance(value, int | float) and math.isfinite(value):
                     rewards[clean_text(name)] = value
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         where = "verifier/reward.txt of its LOGS_DIR"
         text = f"the verifier left no reward in {where} (exit status {ended.status})"
         raise ProviderError("setup", text, detail=ended.stderr or None) from error

@@ -252,7 +252,13 @@ async def test_a_setup_command_that_fails_is_not_the_agents_fault(tmp_path: Path
 
 @pytest.mark.parametrize(
     "test",
-    ["exit 1\n", 'echo 7 > "$LOGS_DIR/verifier/reward.txt"\n', VERIFIER + "rm -r $LOGS_DIR/*"],
+    [
+        "exit 1\n",
+        'echo 7 > "$LOGS_DIR/verifier/reward.txt"\n',
+        VERIFIER + "rm -r $LOGS_DIR/*",
+        f'echo \'{{"reward": 1{"0" * 400}}}\' > "$LOGS_DIR/verifier/reward.json"\n',
+    ],
+    ids=["none", "too high", "removed", "huge"],
 )
 async def test_a_verifier_without_a_usable_reward_leaves_the_run_without_a_verdict(
     tmp_path: Path, test: str
