@@ -29,10 +29,9 @@ from ci_evals.suite.load import load_mock
 def mock_server(config: Path | None, host: str, port: int) -> None:
     """Serve the endpoints of model APIs on loopback.
 
-    To try a suite without a key, point an `openai` or `embeddings` provider at it with `base_url:
-    http://127.0.0.1:8080/v1`, an `anthropic` or `gemini` provider with `http://127.0.0.1:8080`. It
-    also serves OpenAI's responses. It answers as the first `mock` provider of the config; without a
-    config, it echoes the question.
+    To try a suite or an app without a key, point its providers, or the SDKs of OpenAI, Anthropic
+    and Google, at it with `base_url: http://127.0.0.1:8080/v1`. It also serves OpenAI's responses.
+    It answers as the first `mock` provider of the config; without a config, it echoes the question.
     """
     mock = load_mock(config, environment()) if config else Mock()
     asyncio.run(serve(mock, host, port, log=Console.of_process().print))

@@ -593,15 +593,14 @@ class EmbeddingsBody:
     """A request for vectors."""
 
     model: str
-    input: str | Annotated[list[str], Field(min_length=1)]
+    input: str | Annotated[list[str] | list[list[int]] | list[int], Field(min_length=1)]
+    """Texts, or texts as tokens, which some frameworks send."""
     dimensions: Annotated[int, Field(ge=1, le=4096)] = _DIMENSIONS
 
 
 def render_embeddings(body: EmbeddingsBody) -> Json:
     """Return a vector for each text; texts that share words are close."""
-    texts = body.input
-    if isinstance(texts, str):
-        texts = [texts]
+    texts = _texts_of(body.input)
     data = [
         {"object": "embedding", "index": index, "embedding": _vector(text, body.dimensions)}
         for index, text in enumerate(texts)
@@ -609,6 +608,21 @@ def render_embeddings(body: EmbeddingsBody) -> Json:
     tokens = sum(map(len, texts)) // 4
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"object": "list", "data": data, "model": body.model, "usage": usage}
+
+
+def _texts_of(written: str | list[str] | list[list[int]] | list[int]) -> list[str]:
+    """Return the texts of a request; the numbers of its tokens are the words of a text."""
+    if isinstance(written, str):
+        return [written]
+    if isinstance(written[0], int):
+        return [" ".join(map(str, written))]
+    texts = []
+    for entry in written:
+        if isinstance(entry, list):
+            texts.append(" ".join(map(str, entry)))
+        else:
+            texts.append(str(entry))
+    return texts
 
 
 def _vector(text: str, dimensions: int) -> list[float]:

@@ -36,10 +36,14 @@ _MAX_REQUEST_BYTES = 50 * 1024 * 1024
 _TIMEOUT_S = 3600.0
 _SERVED = (
     "POST /v1/chat/completions, /v1/responses, /v1/embeddings (a base_url ends in /v1),"
-    " /v1/messages, /v1beta/models/MODEL:generateContent,"
+    " /v1/messages, /v1/models/MODEL:generateContent, /v1beta/models/MODEL:generateContent,"
     " /v1/projects/PROJECT/locations/LOCATION/publishers/google/models/MODEL:generateContent and"
     " /model/MODEL/converse, and GET /v1/models"
 )
+_BASE = "/{base:(?:v1/)?}"
+"""The start of paths to which SDKs add the version themselves: the URL of this server, which ends
+in /v1, serves as their base_url, too.
+"""
 
 
 async def serve(options: Mock, host: str, port: int, *, log: Log) -> None:
@@ -91,14 +95,15 @@ def application(options: Mock, log: Log | None = None) -> web.Application:
     for path, api in (
         ("/v1/chat/completions", ChatCompletions()),
         ("/v1/responses", Responses()),
-        ("/v1/messages", AnthropicMessages()),
-        (f"/v1beta/{{model:.+}}:{google}", gemini),
+        (f"{_BASE}v1/messages", AnthropicMessages()),
+        (f"{_BASE}{{version:v1|v1alpha|v1beta}}/{{model:models/.+}}:{google}", gemini),
         (f"{vertex}:{google}", gemini),
         ("/model/{model}/{method:converse|converse-stream}", Converse()),
     ):
         app.router.add_post(path, partial(endpoint.answer, api, TypeAdapter(api.body)))
     app.router.add_post("/v1/embeddings", endpoint.embed)
-    app.router.add_get("/v1/models", endpoint.models)
+    app.router.add_get(f"{_BASE}{{version:v1|v1alpha|v1beta}}/models", endpoint.models)
+    app.router.add_get(f"{_BASE}{{version:v1|v1alpha|v1beta}}/models/{{model}}", endpoint.model)
     app.router.add_route("*", "/{path:.*}", endpoint.not_found)
     return app
 
@@ -146,13 +151,13 @@ class _Endpoint:
         return self._reply(http, 200, render_embeddings(body))
 
     async def models(self, http: web.Request) -> web.Response:
-        model = {
-            "id": MODEL,
-            "object": "model",
-            "created": 0,
-            "owned_by": "ci-evals",
-        }
-        return self._reply(http, 200, {"object": "list", "data": [model]})
+        """List the one model, in the shapes of all APIs at once."""
+        model = _describe_model(MODEL)
+        return self._reply(http, 200, {"object": "list", "data": [model], "models": [model]})
+
+    async def model(self, http: web.Request) -> web.Response:
+        """Describe a model of any name, as each answers."""
+        return self._reply(http, 200, _describe_model(http.match_info["model"]))
 
     async def not_found(self, http: web.Request) -> web.Response:
         text = f"{http.method} {http.path} is not served; available: {_SERVED}"
@@ -189,6 +194,16 @@ class _Endpoint:
     ) -> web.Response:
         self._log(f"{http.method} {http.path!r} {status}")
         return web.json_response(body, status=status, headers=headers)
+
+
+def _describe_model(name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "name": f"models/{name}",
+        "object": "model",
+        "created": 0,
+        "owned_by": "ci-evals",
+    }
 
 
 def _parse(body: TypeAdapter[Any], raw: bytes) -> Any:

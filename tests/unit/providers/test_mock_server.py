@@ -265,6 +265,45 @@ async def test_models_are_listed_and_other_paths_say_where_to_go(session: Client
             assert "base_url ends in /v1" in (await response.json())["error"]["message"]
 
 
+GEMINI_BODY = {"contents": [{"parts": [{"text": "hi"}], "role": "user"}]}
+
+
+@pytest.mark.parametrize("base", ["", "/v1"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/messages", body_of("hi", max_tokens=9)),
+        ("/v1/models/gemini-3:generateContent", GEMINI_BODY),
+        ("/v1beta/models/gemini-3:generateContent", GEMINI_BODY),
+        ("/v1/models/gemini-3:streamGenerateContent?alt=sse", GEMINI_BODY),
+    ],
+)
+async def test_sdks_that_add_the_version_may_have_it_in_their_base_url(
+    session: ClientSession, base: str, path: str, body: Any
+) -> None:
+    async with run_server(Mock()) as url:
+        root = url.removesuffix("/v1")
+        async with session.post(f"{root}{base}{path}", json=body) as response:
+            assert response.status == 200
+            assert '"hi"' in await response.text()
+        async with session.get(f"{root}{base}/v1/models") as response:
+            listed = await response.json()
+            assert listed["data"][0]["id"] == "mock"
+            assert listed["models"][0]["name"] == "models/mock"
+        async with session.get(f"{root}{base}/v1/models/gpt-5") as response:
+            assert (await response.json())["id"] == "gpt-5"
+
+
+@pytest.mark.parametrize("tokens", [[1, 2, 3], [[1, 2, 3]]])
+async def test_embeddings_of_tokens(session: ClientSession, tokens: Any) -> None:
+    async with (
+        run_server(Mock()) as url,
+        session.post(f"{url}/embeddings", json={"model": "m", "input": tokens}) as response,
+    ):
+        assert response.status == 200
+        assert len((await response.json())["data"]) == 1
+
+
 async def test_a_port_that_is_taken_is_a_usage_error() -> None:
     async with run_server(Mock()) as url:
         port = int(url.rsplit(":", 1)[1].removesuffix("/v1"))
