@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, cast
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from ci_evals.format import short_sha
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.reports.markdown import VERDICT_MARKS, code
 
@@ -18,6 +19,7 @@ characters.
 
 _MAX_HEADLINE_BYTES = 1_500  # of a section that is reduced to make room for others
 _MAX_LINE_BYTES = 500  # of the line under which a section is folded
+_MAX_NOTE_BYTES = 150  # of the line above a section of an older commit
 
 _HEAD = re.compile(r"<!-- ci-evals:comment v1 scope=(?P<scope>\S*) write=(?P<write>[0-9a-f]+) -->")
 _START = re.compile(
@@ -202,7 +204,8 @@ def parse(body: str) -> Body | None:
 def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
     """Return the comment with these sections, the worst first, then in the order of their ids.
 
-    With several sections, there is a headline over all, and green sections are folded. If the
+    With several sections, there is a headline over all, green sections are folded, and those of
+    older commits than the newest say so. If the
     comment has more than `MAX_BYTES` in UTF-8, the longest sections are reduced to their headlines.
     """
     ordered = sorted(sections, key=lambda section: (_WORST_FIRST.index(section.state), section.id))
@@ -222,16 +225,43 @@ def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
 
 def _place(section: Section, sections: Sequence[Section]) -> str:
     """Return the Markdown of a section among `sections`."""
+    block = section.block
     if section.is_green and len(sections) > 1:
-        return section.folded
-    return section.block
+        block = section.folded
+    newest_sha = _newest_sha(sections)
+    if not _is_outdated(section, newest_sha):
+        return block
+    # Outside of the section's markers, so that whoever writes next decides again.
+    own, newest = code(short_sha(section.stamp.sha)), code(short_sha(newest_sha))
+    return f"\n*What follows is of commit {own}: its job has not reported on {newest}.*\n\n{block}"
+
+
+def _newest_sha(sections: Sequence[Section]) -> str:
+    """Return the commit of the newest run; empty if it is unknown."""
+
+    def age(section: Section) -> tuple[int, int]:
+        return section.stamp.run_id, section.stamp.attempt
+
+    return max(sections, key=age).stamp.sha
+
+
+def _is_outdated(section: Section, newest_sha: str) -> bool:
+    """Return True if a section is of another commit than the newest one."""
+    return "" not in (section.stamp.sha, newest_sha) and section.stamp.sha != newest_sha
 
 
 def _overview(sections: Sequence[Section]) -> str:
     """Return a headline with the verdict of each section; empty for a single one."""
     if len(sections) < 2:
         return ""
-    verdicts = " · ".join(section.name for section in sections)
+    newest_sha = _newest_sha(sections)
+    names = []
+    for section in sections:
+        name = section.name
+        if _is_outdated(section, newest_sha):
+            name += f" ({code(short_sha(section.stamp.sha))})"
+        names.append(name)
+    verdicts = " · ".join(names)
     if _size(verdicts) > MAX_BYTES // 4:
         marks = Counter(section.mark for section in sections)
         verdicts = " · ".join(f"{mark} {count:,}" for mark, count in marks.items())
@@ -249,8 +279,8 @@ def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int
     own = Section(section, stamp, "", "borderline", write)  # no state has a longer name
     frame = _size(compose("", write, [own])) + _size(_overview([*others, own])) + 400
     if others:
-        frame += _MAX_LINE_BYTES + _size(own.folded) - _size(own.block)
-    used = sum(_size(other.folded) for other in others)
+        frame += _MAX_NOTE_BYTES + _MAX_LINE_BYTES + _size(own.folded) - _size(own.block)
+    used = sum(_size(other.folded) + _MAX_NOTE_BYTES for other in others)
     fair_share = MAX_BYTES // (len(others) + 1)
     return max(0, max(MAX_BYTES - used, fair_share) - frame)
 
@@ -259,19 +289,24 @@ def with_section(sections: Sequence[Section], own: Section) -> tuple[Section, ..
     """Return `sections` with `own` in place of earlier sections of its suite.
 
     When a newer run writes, sections of the same workflow that its previous run did not write are
-    dropped as well: their suite or job is gone.
+    dropped as well, and those of other workflows that did not run on the previous commit: their
+    suite or job is gone.
     """
-    runs = [section.stamp.run_id for section in sections if own.id.may_be(section.id)]
-    previous_run = max(runs, default=0)
-    is_newer_run = previous_run < own.stamp.run_id
+    runs = [section.stamp for section in sections if own.id.may_be(section.id)]
+    previous = max(runs, key=lambda stamp: stamp.run_id, default=Stamp(0, 0, ""))
+    is_newer_run = previous.run_id < own.stamp.run_id
+    is_newer_commit = previous.sha != own.stamp.sha
     kept = []
     for section in sections:
         if section.id == own.id:
             continue
         if own.id.may_be(section.id) and own.stamp.is_newer_than(section.stamp):
             continue
-        missed_a_run = section.stamp.run_id < previous_run
+        missed_a_run = section.stamp.run_id < previous.run_id
         if is_newer_run and missed_a_run and section.id.job == own.id.job:
+            continue
+        is_of_either = section.stamp.sha in (previous.sha, own.stamp.sha)
+        if is_newer_commit and missed_a_run and not is_of_either:
             continue
         kept.append(section)
     return (*kept, own)

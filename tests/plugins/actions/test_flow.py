@@ -110,6 +110,30 @@ async def test_a_push_to_main_carries_the_history_of_the_reports_before(
     assert ", and 1 report before it (10 runs per case)" in third.ended.out
 
 
+async def test_what_a_removed_workflow_said_names_its_commit_and_goes_with_the_next_push(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    repository.suite()
+    pull = open_pull(fake, head_sha=RED, base_sha=BASE)
+    await repository.pull_request(RED, GITHUB_WORKFLOW="removed")
+    await repository.pull_request(RED)
+    (comment,) = comments(fake)
+    assert "of commit" not in comment.body
+
+    pull.head_sha = GREEN
+    await repository.pull_request(GREEN)
+    (comment,) = comments(fake)
+    assert "job=removed" in comment.body
+    said = "is of commit <code>ccccccc</code>: its job has not reported on <code>ddddddd</code>"
+    assert comment.body.count(said) == 1
+
+    pull.head_sha = FEATURE
+    await repository.pull_request(FEATURE)
+    (comment,) = comments(fake)
+    assert "job=removed" not in comment.body
+    assert "of commit" not in comment.body
+
+
 async def test_each_of_many_workflows_is_compared_with_itself(
     repository: Repository, fake: FakeGitHub
 ) -> None:
