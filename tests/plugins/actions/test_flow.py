@@ -110,6 +110,17 @@ async def test_a_push_to_main_carries_the_history_of_the_reports_before(
     assert ", and 1 report before it (10 runs per case)" in third.ended.out
 
 
+async def test_a_redirect_to_a_link_local_address_is_refused(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    fake.storage_url = "http://169.254.169.254"
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    job = await repository.pull_request(RED)
+    assert "a redirect to the link-local address 169.254.169.254 is refused" in job.ended.out
+    assert job.report["verdict"]["status"] == "borderline"
+
+
 async def test_what_a_removed_workflow_said_names_its_commit_and_goes_with_the_next_push(
     repository: Repository, fake: FakeGitHub
 ) -> None:

@@ -76,7 +76,7 @@ class FakeGitHub:
         self._base_path = base_path
         self._latency_s = latency_s
         self._faults: deque[Fault] = deque()
-        self._storage_url = ""
+        self.storage_url = ""
         self._used: Counter[int] = Counter()  # requests, by hour
         self._written_at: deque[float] = deque()
 
@@ -199,7 +199,7 @@ class FakeGitHub:
 
     def redirect_to_storage(self, artifact_id: int) -> web.Response:
         return web.Response(
-            status=302, headers={"Location": f"{self._storage_url}/signed/{artifact_id}?sig=a%2Fb"}
+            status=302, headers={"Location": f"{self.storage_url}/signed/{artifact_id}?sig=a%2Fb"}
         )
 
     def page(self, asked: Asked, items: list[Any], key: str | None = None) -> web.Response:
@@ -228,7 +228,7 @@ async def github(
     async with AsyncExitStack() as stack:
         api = await _served(stack, "/{path:.*}", fake.respond)
         fake.api_url = fake.state.api_url = api + base_path
-        fake._storage_url = await _served(stack, "/signed/{id}", fake.store)
+        fake.storage_url = await _served(stack, "/signed/{id}", fake.store)
         run = f"/{REPOSITORY}/actions/runs/{{run}}"
         fake.site_url = await _served(stack, f"{run}/artifacts/{{id}}", fake.open_artifact)
         yield fake
