@@ -491,8 +491,10 @@ def _unchecked_verdict(report: SuiteReport, scopes: tuple[ScopeVerdict, ...] = (
 def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
     """Return the worse of what the bars and the comparison say; if alike, the comparison leads."""
     order = ("fail", "error", "borderline", "pass")  # what is sure needs no further evidence
-    # What got worse is told before what is only missing.
-    found = tuple(sorted(rules, key=lambda rule: (order.index(rule.status), rule.rule != "waived")))
+    # What was found is told before what was not compared.
+    found = tuple(
+        sorted(rules, key=lambda rule: (order.index(rule.status), rule.rule == "coverage"))
+    )
     if not found:
         return bars
     worst = found[0]

@@ -19,7 +19,7 @@ from symtable import symtable
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
-from ci_evals.errors import ConfigError, Problem, describe_exception
+from ci_evals.errors import ConfigError, Problem, describe_exception, exception_text
 from ci_evals.format import closest, one_line
 from ci_evals.user_code.crashes import PACKAGE
 from ci_evals.user_code.folders import CodeFolders, code_folders, importable
@@ -130,7 +130,7 @@ def load_target(target: str) -> Callable[..., Any]:
     try:
         function = load(target)
     except Exception as error:  # the module's own `__getattr__` may raise anything
-        raise target_problem(target, module, describe_exception(error)) from error
+        raise target_problem(target, module, exception_text(error)) from error
     if not callable(function):
         kind = type(function).__name__
         raise target_problem(target, module, f"{names!r} is of type {kind}, which cannot be called")
