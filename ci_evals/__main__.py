@@ -10,7 +10,7 @@ from ci_evals.registry import COMMANDS
 def main() -> None:
     """Run the command line; commands run in a child process, as they may run code of a suite."""
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
-        watch(command_line.main, command_line.report_unproven)
+        watch(command_line.main, command_line.open_service)
     command_line.main()
 
 

@@ -86,6 +86,13 @@ class ConfigError(CiEvalsError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+def problems_of(error: CiEvalsError) -> tuple[Problem, ...]:
+    """Return what is wrong: one problem without a place, unless the error lists several."""
+    if isinstance(error, ConfigError):
+        return error.problems
+    return (Problem("", None, "", str(error)),)
+
+
 class UsageError(CiEvalsError):
     """The command line or an argument makes no sense."""
 

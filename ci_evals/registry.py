@@ -8,6 +8,7 @@ Other packages add names by entry points: see docs/plugins.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -550,15 +551,65 @@ HOSTS: Registry[Any] = Registry(
 """CI systems, by the variable that each sets to `true`."""
 
 
+CREDENTIALS: Mapping[str, tuple[str, ...]] = {
+    "GITHUB_ACTIONS": (
+        "GITHUB_TOKEN",
+        "GH_TOKEN",
+        "ACTIONS_RUNTIME_*",
+        "ACTIONS_ID_TOKEN_REQUEST_*",
+        # The files with which a step controls later steps.
+        "GITHUB_ENV",
+        "GITHUB_OUTPUT",
+        "GITHUB_PATH",
+        "GITHUB_STATE",
+        "GITHUB_STEP_SUMMARY",
+    ),
+    "GITLAB_CI": (
+        "CI_BUILD_TOKEN",
+        "CI_DEPENDENCY_PROXY_PASSWORD",
+        "CI_DEPLOY_PASSWORD",
+        "CI_JOB_TOKEN",
+        "CI_REGISTRY_PASSWORD",
+        "CI_REPOSITORY_URL",  # has the job's token in it
+        "CI_RUNNER_SHORT_TOKEN",
+        "GITLAB_TOKEN",
+    ),
+}
+"""Patterns of the variables that code under test must not see, by the variable of the CI system.
+
+They are here, and not in the plug-ins, since they are taken out before anything is imported. A CI
+system of another package has them in `Host.credentials`.
+"""
+
+
+def credentials_of(environ: Mapping[str, str]) -> list[str]:
+    """Return the variables that code under test must not see."""
+    variable = host_variable(environ)
+    if variable is None:
+        return []
+    patterns = CREDENTIALS.get(variable)
+    if patterns is None:
+        patterns = HOSTS[variable].credentials
+    return [name for name in environ if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
 def find_host(environ: Mapping[str, str]) -> Any:
-    """Return the CI system that a process runs in, a `hosts.Host`; None on any other machine.
+    """Return the CI system that a process runs in, a `hosts.Host`; None on any other machine."""
+    variable = host_variable(environ)
+    if variable is None:
+        return None
+    return HOSTS[variable](environ)
+
+
+def host_variable(environ: Mapping[str, str]) -> str | None:
+    """Return the variable that is set by the CI system that a process runs in.
 
     Entry points for hosts are searched only if `CI` is set, as that takes time.
     """
     names = HOSTS if environ.get("CI") else HOSTS.own
     for variable in names:
         if environ.get(variable) == "true":
-            return HOSTS[variable](environ)
+            return variable
     return None
 
 

@@ -90,7 +90,8 @@ def open_main_of_job(against: str, configs: Sequence[Path], host: Host) -> Itera
             if not is_named:
                 commit = host.find_main(root)
             if commit is not None:
-                main = stack.enter_context(open_main(commit, root, host.environ))
+                fetch = None if is_named else host.fetch
+                main = stack.enter_context(open_main(commit, root, host.environ, fetch))
                 opened = OpenMain(main, is_named=is_named, is_off=is_off)
         except (CheckoutError, GitError, HostError) as error:
             name = commit or "main"

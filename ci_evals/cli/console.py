@@ -2,29 +2,76 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TextIO
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from ci_evals.cli.watchdog import ask_parent, is_watched, withheld_names
 from ci_evals.redaction import Redactor
 from ci_evals.registry import find_host
 from ci_evals.streams import ERASE_VIEW, columns_of, say
+
+if TYPE_CHECKING:
+    from ci_evals.hosts import Host
 
 _NARROWEST = 40
 _WIDTH_OF_LOG = 120
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment that the command was started with.
-
-    `os.environ` no longer has the credentials that code under test must not see.
-    """
+    """Return the environment that the command was started with."""
     original: Mapping[str, str] | None = click.get_current_context().find_root().obj
     if original is None:
         return os.environ
     return original
+
+
+class Environment(dict[str, str]):
+    """The variables of a command, and the credentials of its job, which its parent keeps.
+
+    A credential is asked of the parent when a suite names it. It is never listed.
+    """
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and self._learn(name))
+
+    def __missing__(self, name: str) -> str:
+        if self._learn(name):
+            return self[name]
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a variable, or `default`."""
+        if name in self:
+            return self[name]
+        return default
+
+    def _learn(self, name: str) -> bool:
+        """Ask for a credential; return True if the parent tells it."""
+        if name not in withheld_names():
+            return False
+        value = ask_parent({"do": "reveal", "arguments": [name]})["value"]
+        if value is None:
+            return False
+        self[name] = value
+        return True
+
+
+def host_of(environ: Mapping[str, str]) -> "Host | None":
+    """Return the CI system that this command runs on; None on any other machine.
+
+    Args:
+        environ: the environment of the command.
+    """
+    # A copy has what is listed, which is everything but the credentials.
+    local: Host | None = find_host(dict(environ))
+    if local is None or not is_watched():
+        return local
+    from ci_evals.cli.job_host import DistantHost
+
+    return DistantHost(local, environ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +85,7 @@ class Console:
         output: the format of the outcome: `json`, or a text for people.
         quiet: print no progress.
         redactor: takes secrets out of everything that is printed, including those of loaded suites.
-        clean_for_log: disarms text that the log of a CI system would execute as a command.
+        host: the CI system; None on any other machine.
     """
 
     environ: Mapping[str, str]
@@ -47,17 +94,14 @@ class Console:
     output: str = "table"
     quiet: bool = False
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
-    clean_for_log: Callable[[str], str] = str
+    host: "Host | None" = None
 
     @classmethod
     def of_process(cls, output: str = "table", *, quiet: bool = False) -> "Console":
         """Return the console of this process."""
         environ = environment()
-        console = cls(environ, sys.stdout, sys.stderr, output, quiet)
-        host = find_host(environ)
-        if host:
-            console = replace(console, clean_for_log=host.clean)
-        return console
+        host = host_of(environ)
+        return cls(environ, sys.stdout, sys.stderr, output, quiet, host=host)
 
     @property
     def log(self) -> TextIO:
@@ -96,7 +140,9 @@ class Console:
     def clean(self, text: str) -> str:
         """Return a text without secrets, and without commands for the log of a CI system."""
         cleaned = self.redactor.clean_text(text)
-        return self.clean_for_log(cleaned)
+        if self.host is None:
+            return cleaned
+        return self.host.clean(cleaned)  # the log would execute it as a command
 
     def print(self, text: str) -> None:
         """Print the outcome on stdout."""

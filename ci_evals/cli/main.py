@@ -1,24 +1,35 @@
 """The command line: its commands, and the border where errors become exit codes."""
 
 import os
-import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 from click.core import ParameterSource
 
+from ci_evals.cli.console import Environment, host_of
 from ci_evals.cli.help import write_sections
-from ci_evals.cli.watchdog import Unproven, end_if_forked, prove_exit_code
-from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError, UsageError
+from ci_evals.cli.watchdog import end_if_forked, prove_exit_code
+from ci_evals.errors import (
+    EXIT_CODES,
+    CiEvalsError,
+    ConfigError,
+    Problem,
+    StorageError,
+    UsageError,
+    problems_of,
+)
 from ci_evals.format import closest, number_of
 from ci_evals.redaction import Redactor, sensitive_values
-from ci_evals.registry import COMMANDS, find_host
+from ci_evals.registry import COMMANDS
 from ci_evals.streams import flush_streams, prepare_streams, say
+
+if TYPE_CHECKING:
+    from ci_evals.cli.job_host import HostService
+    from ci_evals.hosts import Host
 
 _OURS = "CI_EVALS_"  # variables for processes of our own begin with `_`, and are no options
 _MAX_PROBLEMS_SHOWN = 50
@@ -128,14 +139,12 @@ def _variables_of(command: click.Command) -> Iterator[str]:
 def main() -> NoReturn:
     """Run a command in this process, and exit."""
     prepare_streams()
-    environ = dict(os.environ)
+    environ = Environment(os.environ)  # code under test may change it
     host = None
     folder = Path()
     try:
         folder = _working_folder()  # code under test may change it
-        host = find_host(environ)
-        if host:  # code under test sees `os.environ`; the host itself keeps the copy
-            host.remove_credentials(os.environ)
+        host = host_of(environ)
         returned = group.main(standalone_mode=False, prog_name="ci-evals", obj=environ)
         code = int(returned or 0)
     except BaseException as raised:  # noqa: BLE001  the last border: no error may look like a verdict
@@ -147,7 +156,7 @@ def main() -> NoReturn:
         text = redactor.clean_text(failure.text)
         if host:
             problems = redactor.clean(failure.problems)
-            host.report_failure(text, problems, folder, sys.argv[1:])
+            _report(host, text, problems, folder)
         elif text:
             say(sys.stderr, f"{text}\n")
     flush_streams()
@@ -169,30 +178,44 @@ def _working_folder() -> Path:
         raise UsageError("the working folder has been removed: change to another one") from None
 
 
-def report_unproven(ending: Unproven) -> int:
-    """Report that a command ended without a verdict, and return the exit code.
+def _report(host: "Host", text: str, problems: Sequence[Problem], folder: Path) -> None:
+    """Show the error that ended the command, also in place of a verdict that it was to give.
 
     Args:
-        ending: the end of its process.
+        host: the CI system.
+        text: the error, for the log.
+        problems: the error, for annotations; empty after a signal.
+        folder: where relative files of problems start.
     """
-    how = f"exit status {ending.status}"
-    if ending.status < 0:
-        how = signal.Signals(-ending.status).name
-    text = (
-        f"the command ended with {how} before it gave a verdict: code under test ended the process"
-        " (os._exit, exec), crashed it, or used up the memory; finished runs are in the journal,"
-        " and --resume continues with them"
-    )
-    host = find_host(os.environ)
-    if host:
-        folder = Path()
-        with suppress(UsageError):
-            folder = _working_folder()
-        host.report_failure(text, (Problem("", None, "", text),), folder, sys.argv[1:])
-        host.report_lost_run(text, ending.note)
-    else:
-        say(sys.stderr, f"error: {text}\n")
-    return 3
+    host.print_error(text, problems, folder)
+    if problems:
+        host.report_error(problems, _posting_of(sys.argv[1:]))
+
+
+def _posting_of(arguments: Sequence[str]) -> Mapping[str, str] | None:
+    """Return how the verdict of a command line would be published, even of a wrong one; None if it
+    gives none.
+    """
+    name, *others = arguments
+    if name not in ("run", "merge"):
+        return None
+    # Options that are wrong, and all that follow an unknown one, count as not given.
+    given = COMMANDS[name].make_context(name, list(others), resilient_parsing=True).params
+    posting = {name: given[name] for name in ("artifact", "comment") if given.get(name)}
+    if given.get("shard"):  # its verdict is left to the merge
+        posting["comment"] = "off"
+    return posting
+
+
+def open_service(environ: Mapping[str, str]) -> "HostService":
+    """Return what the parent of a command does for it; see `watch`.
+
+    Args:
+        environ: the environment with the job's credentials.
+    """
+    from ci_evals.cli.job_host import HostService
+
+    return HostService(environ)
 
 
 class _Failure(NamedTuple):
@@ -217,11 +240,11 @@ def _describe(raised: BaseException, environ: Mapping[str, str]) -> _Failure:
             raised.show()
             return _failure(2, "", raised.format_message())
         case ConfigError():
-            return _Failure(2, _list_problems(raised), raised.problems)
+            return _Failure(2, _list_problems(raised), problems_of(raised))
         case StorageError():
-            return _failure(3, f"error: {raised}", str(raised))
+            return _Failure(3, f"error: {raised}", problems_of(raised))
         case CiEvalsError():
-            return _failure(2, f"error: {raised}", str(raised))
+            return _Failure(2, f"error: {raised}", problems_of(raised))
         case SystemExit() if "_CI_EVALS_COMPLETE" in environ:
             raise raised  # click's end of completing a command line for a shell
         case _:

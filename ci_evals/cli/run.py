@@ -25,7 +25,7 @@ from ci_evals.cli.suites import (
     load_suites_of_job,
     select,
 )
-from ci_evals.cli.watchdog import end_if_forked, leave_note
+from ci_evals.cli.watchdog import end_if_forked
 from ci_evals.engine.interrupt import StoppableRun
 from ci_evals.engine.journal import (
     JOURNAL,
@@ -36,7 +36,14 @@ from ci_evals.engine.journal import (
     main_journals_of,
 )
 from ci_evals.engine.runner import Run
-from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError
+from ci_evals.errors import (
+    EXIT_CODES,
+    CiEvalsError,
+    ConfigError,
+    Problem,
+    StorageError,
+    problems_of,
+)
 from ci_evals.files import file_name, write_atomically
 from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
@@ -52,6 +59,7 @@ from ci_evals.hosts import (
     Posting,
     Previous,
     find_previous,
+    find_unchanged,
 )
 from ci_evals.invocation import (
     Invocation,
@@ -65,7 +73,7 @@ from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import CellKey, Shard
 from ci_evals.model.report import Checkout, SuiteReport
 from ci_evals.redaction import Redactor, sensitive_values
-from ci_evals.registry import FORMATS, find_host, missing_host
+from ci_evals.registry import FORMATS, missing_host
 from ci_evals.reports import report_json, terminal
 from ci_evals.reports.files import remove_reports, write_reports
 from ci_evals.reports.findings import findings
@@ -120,11 +128,10 @@ def run_and_report(
     suite = invocation.suite
     host = _host(console)
     out = suite.out.absolute()  # code under test may change the working folder
-    job = host.start(suite, posting, console, console.log)
-    # Before any code of the suite runs: it may end this process.
-    leave_note(posting_of(posting, invocation.shard).note(suite.name))
+    job = host.start(suite, console, console.log)
+    _host(console).note_section(suite.name, posting_of(posting, invocation.shard))
+    host.begin(out, posting)
     with (
-        _reporting_errors(console, posting_of(posting, invocation.shard), suite.name),
         tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch,
         _with_dotenv(suite.folder),
     ):
@@ -136,7 +143,7 @@ def run_and_report(
             recording = _recording(invocation.replay, previous.recording, Path(scratch), job)
             invocation = replace(invocation, replay=recording)
         if not invocation.shard:
-            job.announce()
+            host.announce(suite.name, posting)
 
         redirected = partial(
             redirect_prints, console.stderr, console.clean, start=console.line_start
@@ -155,6 +162,8 @@ def run_and_report(
                 code = 0
                 if report.interrupted or no_evidence:
                     code = 3
+                found = outcome(report)
+                host.publish_shard(str(invocation.shard), suite.name, found, posting)
                 job.finish_shard(invocation.shard, report)
                 return Ended(running.exit_code or code)
 
@@ -170,9 +179,20 @@ def run_and_report(
             _list_files(suite, invocation.journal, console)
             if not host.name:
                 _suggest_commands(summary, suite, console)
-        job.finish(summary)
+            if host.name:
+                report_file = _report_file(summary, suite, out, Path(scratch))
+        if host.name:
+            host.publish(report_file, out, posting)
         decided = exit_code(summary.verdict, suite.gate, posting.fail_on)
         return Ended(running.exit_code or decided, summary)
+
+
+def _report_file(summary: Summary, suite: CheckedSuite, out: Path, folder: Path) -> Path:
+    """Return the report.json of a summary, which is written to `folder` if the suite wants none."""
+    if "json" not in suite.formats:
+        write_reports(summary, folder, ("json",))
+        out = folder
+    return out / report_json.REPORT
 
 
 def _add_previous(invocation: Invocation, previous: Previous, host: Host, job: Job) -> Invocation:
@@ -202,7 +222,11 @@ def _add_previous(invocation: Invocation, previous: Previous, host: Host, job: J
 
 
 def run_each(
-    selection: Selection, run: Callable[[CheckedSuite], Ended], console: Console, out: Path
+    selection: Selection,
+    run: Callable[[CheckedSuite], Ended],
+    posting: Posting,
+    console: Console,
+    out: Path,
 ) -> int:
     """Run several suites one after the other, and return the worst exit code.
 
@@ -212,6 +236,7 @@ def run_each(
     Args:
         selection: the suites to run.
         run: runs one suite, and reports.
+        posting: how to publish the verdict.
         console: the terminal or log.
         out: the folder with the results of all.
 
@@ -233,6 +258,7 @@ def run_each(
             ended = run(suite)
         except CiEvalsError as error:
             console.warn(f"{suite.name} could not be run: {error}")
+            _host(console).report_problems(problems_of(error), suite.name, posting)
             errors.append(error)
             not_run[suite.name] = str(error)
             continue
@@ -251,15 +277,14 @@ def run_each(
         cleaned = console.clean(redactor.clean_text(why))
         not_run[name] = one_line(cleaned, 1000)
     _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
-    if summaries:
-        _host(console).report_all(summaries, not_run, out, console.log)
+    _host(console).note_section(None, posting)
+    _host(console).report_all(not_run, out, posting, broken=bool(errors))
     if errors:
         if not isinstance(errors[0], ConfigError):
             raise errors[0]
         problems: list[Problem] = []
         for failure in errors:
-            if isinstance(failure, ConfigError):
-                problems += failure.problems
+            problems += problems_of(failure)
         raise ConfigError(problems, others_ran=bool(summaries))
     return max(codes)
 
@@ -316,7 +341,7 @@ def _show_all(
 
 def _host(console: Console) -> Host:
     """Return the CI system that the command runs on, or the host without one."""
-    return find_host(console.environ) or Host(console.environ)
+    return console.host or Host(console.environ)
 
 
 def _show(summary: Summary, console: Console) -> None:
@@ -363,9 +388,7 @@ def _suggest_commands(summary: Summary, suite: CheckedSuite, console: Console) -
     console.remark(f"      {one_line(run_again(suite.file, failed))}")
 
 
-def _open_main(
-    named: Sequence[Path], against: str, posting: Posting, console: Console
-) -> "OpenMain | None":
+def _open_main(named: Sequence[Path], against: str, console: Console) -> "OpenMain | None":
     """Check out main until the command ends, unless `against` is empty.
 
     To be called before suites are loaded, since their code could change main's files.
@@ -374,28 +397,17 @@ def _open_main(
         return None
     from ci_evals.cli.against import open_main_of_job
 
-    with _reporting_errors(console, posting):
-        opening = open_main_of_job(against, find_configs(named), _host(console))
-        return click.get_current_context().with_resource(opening)
+    opening = open_main_of_job(against, find_configs(named), _host(console))
+    return click.get_current_context().with_resource(opening)
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
     """Return and show why a suite with `skip_unchanged` need not run; None if it must run."""
-    unchanged = _host(console).find_unchanged(suite, console.log)
+    host = _host(console)
+    unchanged = find_unchanged(suite, host, console.log)
     if unchanged:
-        _host(console).report_unchanged(unchanged, suite.name, posting, console.log)
+        host.report_unchanged(unchanged, suite.name, posting)
     return unchanged
-
-
-@contextmanager
-def _reporting_errors(console: Console, posting: Posting, suite: str = "") -> Iterator[None]:
-    """Report an error in the block to the host, which shows it in its summary and the comment."""
-    folder = Path.cwd()
-    try:
-        yield
-    except CiEvalsError as error:
-        _host(console).report_problems(error, folder, suite, posting, console.stderr)
-        raise
 
 
 @contextmanager
@@ -570,21 +582,22 @@ def run_command(
         return watch_suites(find_configs(named), out, arguments, console)
     if lack := missing_host(console.environ):
         console.warn(f"nothing is posted, and no baseline is looked for: this CI system {lack}")
-    posted = posting_of(posting, request.shard)
+    if console.output == "json":
+        posting = replace(posting, log="stderr")
+    _host(console).note_section("", posting_of(posting, request.shard))
     # Shards leave the comparison to the merge, and what only replays calls nothing.
     calls = request.shard is None and request.replay is None
     against = main_to_run(request.against, request.baseline, _host(console), calls=calls)
-    main = _open_main(named, against, posted, console)
-    with _reporting_errors(console, posted):
-        # Cases are selected once all suites are known: an id or a tag may be in only one of them.
-        all_cases = replace(overrides, **ALL_CASES)
-        suites, without_secrets = load_suites_of_job(
-            named, all_cases, _host(console), offline=request.replay_only
-        )
-        if len(suites) > 1:
-            request.check_for_several(len(suites))
-        selection = select(suites, overrides, failed)
-        console.say(selection.remarks)
+    main = _open_main(named, against, console)
+    # Cases are selected once all suites are known: an id or a tag may be in only one of them.
+    all_cases = replace(overrides, **ALL_CASES)
+    suites, without_secrets = load_suites_of_job(
+        named, all_cases, _host(console), offline=request.replay_only
+    )
+    if len(suites) > 1:
+        request.check_for_several(len(suites))
+    selection = select(suites, overrides, failed)
+    console.say(selection.remarks)
     if not selection.suites:
         for name, why in selection.left_out.items():
             text = f"nothing to run: {why}"
@@ -617,7 +630,7 @@ def run_command(
         )
 
     if is_one_of_several:
-        return run_each(selection, run, console, out.absolute())
+        return run_each(selection, run, posting, console, out.absolute())
     return run(selection.suites[0]).exit_code
 
 
@@ -741,19 +754,21 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
+    if console.output == "json":
+        posting = replace(posting, log="stderr")
+    _host(console).note_section("", posting)
     named = (config,) if config else ()
     against = main_to_run(against, baseline, _host(console), calls=run_missing)
-    main = _open_main(named, against, posting, console)
-    with _reporting_errors(console, posting):
-        suite, without_secrets = load_suite_of_job(
-            config, overrides, _host(console), offline=not run_missing
-        )
+    main = _open_main(named, against, console)
+    suite, without_secrets = load_suite_of_job(
+        config, overrides, _host(console), offline=not run_missing
+    )
     if _skip_unchanged(suite, console, posting):
         return 0
     run_missing = run_missing and not without_secrets
-    with _reporting_errors(console, posting, suite.name):
-        sources = _journals_of_shards(folders)
-        headers = [header for header in map(first_header, sources) if header]
+    _host(console).note_section(suite.name, posting)
+    sources = _journals_of_shards(folders)
+    headers = [header for header in map(first_header, sources) if header]
     if run_id is None:  # repeating a merge gives the same id
         starts = [(header.suite.run_id, header.started_at) for header in headers]
         run_id = digest(starts)
@@ -770,8 +785,7 @@ def merge_command(
         run_id=run_id,
         files=suite.out,
     )
-    with _reporting_errors(console, posting, suite.name):
-        check_sources(invocation)
+    check_sources(invocation)
     if run_missing:
         missing = missing_shards(sources)
         if missing:

@@ -16,7 +16,7 @@ from ci_evals.executors import ExecutorOptions, parse_executor
 from ci_evals.format import one_line
 from ci_evals.hosts import BaselineChoice, Host, Posting
 from ci_evals.model.plan import Shard
-from ci_evals.registry import find_host, missing_host
+from ci_evals.registry import host_variable, missing_host
 from ci_evals.reports.report_json import REPORT
 from ci_evals.suite.configs import is_suite_path
 from ci_evals.suite.load import UNLIMITED
@@ -155,7 +155,7 @@ def to_baseline(
     """
     values = [text for text in value if text]  # an input of an action that is left out is empty
     if not values:
-        if find_host(environment()):
+        if host_variable(environment()):
             return "auto"
         return "none"
     for word in ("auto", "none"):
@@ -449,7 +449,7 @@ class RunRequest:
             if value and names_main(self.against):
                 raise click.UsageError(f"--against REV cannot be combined with {name}")
         environ = environment()
-        if self.watch and (find_host(environ) or missing_host(environ)):
+        if self.watch and (host_variable(environ) or missing_host(environ)):
             raise click.UsageError("--watch is for a terminal, not for a CI system")
 
     def check_for_several(self, number: int) -> None:

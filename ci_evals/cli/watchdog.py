@@ -2,41 +2,43 @@
 
 Code under test runs in the process of the command: `os._exit(0)`, an `exec`, an `atexit` handler or
 a crash in it ends the command with a status that says nothing about the gate. Therefore the console
-script runs the command in a child, which writes its exit code to a file as its last act. Without
-that file there is no verdict (docs/decisions/0020).
+script runs the command in a child, whose last act is to tell its exit code by a pipe. Without that
+there is no verdict (docs/decisions/0020).
 
 Code under test may also keep that process alive, by a thread after the report or a computation that
 no signal interrupts. The parent ends it then.
+
+The parent alone has the credentials of the job, and does what needs them when it is asked to: code
+under test can read its own memory and, on Linux, what its process and each of its parents were
+started with (docs/decisions/0039).
 """
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from queue import SimpleQueue
 from threading import Event, Thread, Timer
 from types import FrameType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
-from ci_evals.errors import EXIT_CODES, StorageError
+from ci_evals.errors import EXIT_CODES
 from ci_evals.format import join_first
+from ci_evals.registry import credentials_of
 from ci_evals.streams import say
 
-_FOLDER = "_CI_EVALS_WATCHDOG_FOLDER"
-_LIFELINE = "_CI_EVALS_WATCHDOG_LIFELINE"
-"""The variables that tell a child on Windows, which is not forked, that it is one."""
-_EXIT_CODE = "exit-code"
-_NOTE = "note.json"
-_LINGERING = "lingering"
+_PIPES = "_CI_EVALS_WATCHDOG"
+"""The variable that tells a child on Windows, which is not forked, that it is one."""
+_STARTED_WITHOUT = "_CI_EVALS_CREDENTIALS"
+"""The variable that tells a process that it was started again without the job's credentials."""
 _KILLED = 137  # the exit code that shells report for SIGKILL
 _MOST_NAMED = 3
-_PR_SET_PDEATHSIG = 1  # prctl(2)
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # prctl(2)
 
 LINGER_S = 5.0
 """Seconds that threads and exit handlers of code under test may take after the report."""
@@ -44,42 +46,44 @@ SECOND_SIGNAL_S = 2.0
 """Seconds after a second signal, in which a command ends that runs Python code at all."""
 
 
-class Unproven(NamedTuple):
-    """The end of a child that did not prove an exit code.
+class Service(Protocol):
+    """What the parent does for the command, apart from code under test."""
 
-    Attributes:
-        status: its exit status; negative if a signal ended it.
-        note: the last note that it left; empty if it left none.
-    """
+    def answer(self, request: Any) -> Any:
+        """Do what a request says. Both are JSON values; it raises nothing."""
+        ...
 
-    status: int
-    note: Mapping[str, Any]
+    def report_unproven(self, status: int) -> int:
+        """Report that the command ended without a proof, and return the exit code.
 
-
-class _End(NamedTuple):
-    """The end of the child.
-
-    Attributes:
-        status: its exit status; negative if a signal ended it.
-        interrupted: a signal was passed on to it.
-    """
-
-    status: int
-    interrupted: bool
+        Args:
+            status: its exit status; negative if a signal ended it.
+        """
+        ...
 
 
 class _Watched(NamedTuple):
-    """This process, if it is the child of a watchdog."""
+    """This process, if it is the child of a watchdog.
 
-    folder: Path
-    pid: int  # a process that code under test forks inherits everything else
-    proof: int | None = None  # the end of a pipe that tells the parent of the proof
+    Attributes:
+        pid: its number: a process that code under test forks inherits everything else.
+        requests: the pipe to the parent.
+        answers: lines from the parent, one for each request.
+        withheld: the names of the job's credentials.
+    """
+
+    pid: int
+    requests: BinaryIO
+    answers: SimpleQueue[bytes]
+    withheld: frozenset[str]
 
 
 _watched: _Watched | None = None
 
 
-def watch(command: Callable[[], NoReturn], report: Callable[[Unproven], int]) -> NoReturn:
+def watch(
+    command: Callable[[], NoReturn], open_service: Callable[[Mapping[str, str]], Service]
+) -> NoReturn:
     """Run a command in a child process, and exit with the code that it proves.
 
     Signals are passed on to the child, and a second one ends it whatever it does. If this process
@@ -87,55 +91,36 @@ def watch(command: Callable[[], NoReturn], report: Callable[[Unproven], int]) ->
 
     Args:
         command: runs the command, calls `prove_exit_code` and exits.
-        report: reports that the child ended without a proof, and returns the exit code.
+        open_service: makes what answers requests, from the environment with the job's credentials.
     """
-    folder = Path(mkdtemp(prefix="ci-evals-"))
-    end = _run_in_child(command, folder)
-    try:
-        code = int((folder / _EXIT_CODE).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        code = end.status
-        # A second signal ends the child at once, before it can prove anything. Without one, code
-        # under test has chosen this status.
-        if not end.interrupted or end.status not in EXIT_CODES.values():
-            code = report(Unproven(end.status, _read_note(folder)))
-    shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(code)
+    credentials = _take_credentials()
+    sys.exit(_run_in_child(command, credentials, open_service))
 
 
 def prove_exit_code(code: int) -> None:
     """Prove the exit code of this command. The process must end right after it."""
     # A copy that code under test has forked must not decide for the command.
     if _watched is not None and _watched.pid == os.getpid():
-        _write(_watched.folder / _EXIT_CODE, str(code))
-        _write(_watched.folder / _LINGERING, "\n".join(_lingering()))
-        if _watched.proof is not None:
-            os.write(_watched.proof, b"1")  # not closed: a fork by code under test may have it, too
+        _send(_watched.requests, {"exit_code": code, "running": list(_running())})
 
 
-def _lingering() -> list[str]:
-    """Return the names of threads and processes that Python waits for at its end."""
-    names = [
-        f"thread {thread.name}"
-        for thread in threading.enumerate()
-        if thread is not threading.main_thread() and not thread.daemon
-    ]
-    processes = sys.modules.get("multiprocessing")
-    if processes is not None:
-        names += [f"process {child.name}" for child in processes.active_children()]
-    return names
+def is_watched() -> bool:
+    """Return True if this process has a parent that answers requests."""
+    return _watched is not None
 
 
-def leave_note(note: Mapping[str, Any]) -> None:
-    """Leave a note for the report that the command ended without a proof.
+def withheld_names() -> frozenset[str]:
+    """Return the names of variables that the parent alone has: the job's credentials."""
+    if _watched is None:
+        return frozenset()
+    return _watched.withheld
 
-    To be called before code under test runs, since nothing can be asked of this process afterwards.
 
-    Args:
-        note: JSON values. It replaces an earlier note.
-    """
-    if _watched is not None:
-        _write(_watched.folder / _NOTE, json.dumps(note))
+def ask_parent(request: Any) -> Any:
+    """Return the answer of the parent's `Service` to a request. Both are JSON values."""
+    assert _watched is not None
+    _send(_watched.requests, {"request": request})
+    return json.loads(_watched.answers.get())
 
 
 def end_if_forked() -> None:
@@ -147,68 +132,266 @@ def end_if_forked() -> None:
         os._exit(3)
 
 
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{file}: cannot be written: {error.strerror}") from error
+def _running() -> Iterator[str]:
+    """Yield the names of threads and processes that Python waits for at its end."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            yield f"thread {thread.name}"
+    processes = sys.modules.get("multiprocessing")
+    if processes is not None:
+        for child in processes.active_children():
+            yield f"process {child.name}"
 
 
-def _read_note(folder: Path) -> Mapping[str, Any]:
-    try:
-        note: Mapping[str, Any] = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return note
+def _send(pipe: BinaryIO, message: Mapping[str, Any]) -> None:
+    """Send a message as a line. The line before may have been cut off by an interrupt."""
+    pipe.write(b"\n%s\n" % json.dumps(message).encode())
+    pipe.flush()
 
 
-def _become_child(folder: Path, lifeline: int, proof: int | None = None) -> None:
+def _become_child(lifeline: int, requests: int, withheld: frozenset[str]) -> None:
     global _watched  # noqa: PLW0603  a process is watched or it is not
-    _watched = _Watched(folder, os.getpid(), proof)
+    answers: SimpleQueue[bytes] = SimpleQueue()
+    _watched = _Watched(os.getpid(), os.fdopen(requests, "wb"), answers, withheld)
+    # The thread below can't run while code under test holds the interpreter's lock.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    reader = Thread(
+        target=_read_answers, args=(lifeline, answers), name="ci-evals-lifeline", daemon=True
+    )
+    reader.start()
+
+
+def _prctl(option: int, value: int) -> None:
+    """Set an option of this process, which only Linux has."""
     if sys.platform == "linux":
-        # The thread below can't run while code under test holds the interpreter's lock.
         import ctypes
 
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    Thread(target=_die_with_parent, args=(lifeline,), name="ci-evals-lifeline", daemon=True).start()
+        ctypes.CDLL(None).prctl(option, value)
 
 
-def _die_with_parent(lifeline: int) -> None:
-    """Wait for the end of the parent, whatever ends it: even SIGKILL closes its end of a pipe."""
-    os.read(lifeline, 1)  # nobody ever writes: it returns when the other end is closed
+def _read_answers(lifeline: int, answers: SimpleQueue[bytes]) -> None:
+    """Pass on answers of the parent until its end, whatever ends it: even SIGKILL closes a pipe."""
+    with os.fdopen(lifeline, "rb") as lines:
+        for line in lines:
+            answers.put(line)
     os._exit(_KILLED)
+
+
+class _Parent(Thread):
+    """Answers the requests of the child, and learns how it ends.
+
+    Args:
+        requests: the end of a pipe from the child.
+        answers: the end of a pipe to the child.
+        open_service: makes what answers.
+        kill: ends the child.
+        on_end: is called when everything that the child has left is answered.
+    """
+
+    def __init__(
+        self,
+        requests: BinaryIO,
+        answers: BinaryIO,
+        open_service: Callable[[], Service],
+        kill: Callable[[], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        super().__init__(name="ci-evals-parent", daemon=True)
+        self.exit_code = 3
+        """What the child has proved, or what its end comes to."""
+        self.is_done = False
+        self._has_proof = False
+        self._requests = requests
+        self._answers = answers
+        self._open_service = open_service
+        self._service: Service | None = None
+        self._kill = kill
+        self._on_end = on_end
+        self._has_ended = Event()
+
+    def end(self, writer: BinaryIO, status: int, *, interrupted: bool) -> None:
+        """Have the requests that the child has left answered, then its end judged.
+
+        Args:
+            writer: another end of the pipe from the child. A process that code under test has left
+                behind may keep the child's open.
+            status: the exit status of the child; negative if a signal ended it.
+            interrupted: a signal was passed on to it.
+        """
+        self._has_ended.set()
+        _send(writer, {"status": status, "interrupted": interrupted})
+
+    def run(self) -> None:
+        try:
+            for line in self._requests:
+                if self._is_last(line):
+                    break
+        finally:
+            self.is_done = True
+            self._on_end()
+
+    def _is_last(self, line: bytes) -> bool:
+        """Do what a line says; return True if it is about the end of the child."""
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return False  # blank, or cut off
+        match message:
+            case {"request": request}:
+                answer = self._opened.answer(request)
+                with suppress(OSError):  # the child has ended meanwhile
+                    self._answers.write(json.dumps(answer).encode() + b"\n")
+                    self._answers.flush()
+            case {"exit_code": int() as code, "running": list() as running}:
+                self.exit_code, self._has_proof = code, True
+                Thread(target=self._end_lingering, args=(running,), daemon=True).start()
+            case {"status": int() as status, "interrupted": bool() as interrupted}:
+                if not self._has_proof:
+                    self.exit_code = self._judge(status, interrupted=interrupted)
+                return True
+        return False
+
+    def _judge(self, status: int, *, interrupted: bool) -> int:
+        # A second signal ends the child at once, before it can prove anything. Without one, code
+        # under test has chosen this status.
+        if interrupted and status in EXIT_CODES.values():
+            return status
+        return self._opened.report_unproven(status)
+
+    @property
+    def _opened(self) -> Service:
+        if self._service is None:
+            self._service = self._open_service()
+        return self._service
+
+    def _end_lingering(self, running: list[str]) -> None:
+        """End the child some time after its proof, and say what was still running."""
+        if self._has_ended.wait(LINGER_S):
+            return
+        names = join_first(running, _MOST_NAMED) or "an exit handler"
+        text = f"warning: ended {LINGER_S:g} s after the report; still running: {names}\n"
+        say(sys.stderr, text)
+        self._kill()
+
+
+class _Credentials(NamedTuple):
+    """The credentials of a job, out of the environment.
+
+    Attributes:
+        names: the variables that had them.
+        pipe: the end of a pipe from which they can be read once; None if there are none.
+    """
+
+    names: frozenset[str] = frozenset()
+    pipe: int | None = None
+
+    def read(self) -> Mapping[str, str]:
+        """Return the values by their names. To be called once, by the process that keeps them."""
+        if self.pipe is None:
+            return {}
+        _prctl(_PR_SET_DUMPABLE, 0)  # no other process of this user may read its memory
+        with os.fdopen(self.pipe, encoding="utf-8") as pipe:
+            values: Mapping[str, str] = json.load(pipe)
+        return values
+
+    def forget(self) -> None:
+        """Close the pipe without reading it."""
+        if self.pipe is not None:
+            os.close(self.pipe)
+
+
+def _take_credentials() -> _Credentials:
+    """Take the credentials of this job out of the environment.
+
+    The system keeps showing what a process was started with. If they are among that, this process
+    starts itself again without them.
+    """
+    if again := os.environ.pop(_STARTED_WITHOUT, ""):
+        pipe, *names = again.split(",")
+        return _Credentials(frozenset(names), int(pipe))
+    values = {name: os.environ.pop(name) for name in credentials_of(os.environ)}
+    if not values:
+        return _Credentials()
+    to_read, to_write = os.pipe()
+    os.write(to_write, json.dumps(values).encode())
+    os.close(to_write)
+    if _shows_start(values):
+        os.set_inheritable(to_read, True)  # noqa: FBT003  positional-only
+        os.environ[_STARTED_WITHOUT] = ",".join([str(to_read), *values])
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  this command
+    return _Credentials(frozenset(values), to_read)
+
+
+def _shows_start(values: Mapping[str, str]) -> bool:
+    """Return True if other processes can see these variables in what this one was started with."""
+    if sys.platform == "win32":
+        return False
+    try:
+        started_with = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return True  # macOS shows it by `ps -E`
+    entries = started_with.split(b"\0")
+    return any(os.fsencode(f"{name}={value}") in entries for name, value in values.items())
 
 
 if sys.platform == "win32":
     import msvcrt
 
-    def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> _End:
-        """Start this command line once more, and return how that process ended.
+    def _run_in_child(
+        command: Callable[[], NoReturn],
+        credentials: _Credentials,
+        open_service: Callable[[Mapping[str, str]], Service],
+    ) -> int:
+        """Start this command line once more, and return its exit code.
 
         Windows has no fork.
         """
-        if _FOLDER in os.environ:  # this process is the child
+        if pipes := os.environ.pop(_PIPES, ""):  # this process is the child
             # Removed at once, so that a ci-evals which this process starts isn't taken for it.
-            lifeline = msvcrt.open_osfhandle(int(os.environ.pop(_LIFELINE)), os.O_RDONLY)
-            _become_child(Path(os.environ.pop(_FOLDER)), lifeline)
+            lifeline, requests, *withheld = pipes.split(",")
+            _become_child(
+                msvcrt.open_osfhandle(int(lifeline), os.O_RDONLY),
+                msvcrt.open_osfhandle(int(requests), os.O_WRONLY),
+                frozenset(withheld),
+            )
             command()
-        lifeline, _end_of_parent = os.pipe()  # kept open until this process ends
-        os.set_inheritable(lifeline, True)  # noqa: FBT003  positional-only
-        handle = msvcrt.get_osfhandle(lifeline)
-        environ = {**os.environ, _FOLDER: str(folder), _LIFELINE: str(handle)}
+        lifeline_end, answers = os.pipe()
+        requests_end, to_parent = os.pipe()
+        handles = []
+        for pipe in (lifeline_end, to_parent):
+            os.set_inheritable(pipe, True)  # noqa: FBT003  positional-only
+            handles.append(str(msvcrt.get_osfhandle(pipe)))
+        environ = {**os.environ, _PIPES: ",".join([*handles, *credentials.names])}
         # The console script does not import from the working folder, and nor may the child.
         options = ["-P"] if sys.flags.safe_path else []
         again = [sys.executable, *options, "-m", "ci_evals", *sys.argv[1:]]
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the console sends a Ctrl-C to the child, too
-        ended = subprocess.run(again, env=environ, close_fds=False, check=False)  # noqa: S603  itself
-        return _End(ended.returncode, interrupted=True)  # nobody knows: the console sends signals
+        child = subprocess.Popen(again, env=environ, close_fds=False)  # noqa: S603  itself
+        values = credentials.read()
+        parent = _Parent(
+            os.fdopen(requests_end, "rb"),
+            os.fdopen(answers, "wb"),
+            lambda: open_service({**os.environ, **values}),
+            child.kill,
+            lambda: None,
+        )
+        parent.start()
+        status = child.wait()
+        # Nobody knows whether there was a signal: the console sends them.
+        parent.end(os.fdopen(to_parent, "wb"), status, interrupted=True)
+        parent.join()
+        return parent.exit_code
 
 else:
 
-    def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> _End:
-        """Run a command in a fork of this process, and return how it ended."""
-        lifeline, end_of_parent = os.pipe()
-        proven, proof = os.pipe()
+    def _run_in_child(
+        command: Callable[[], NoReturn],
+        credentials: _Credentials,
+        open_service: Callable[[Mapping[str, str]], Service],
+    ) -> int:
+        """Run a command in a fork of this process, and return its exit code."""
+        lifeline, answers = os.pipe()
+        requests, to_parent = os.pipe()
         signals = [*EXIT_CODES, signal.SIGTSTP]
         # Signals that are ignored, as under `nohup`, stay ignored.
         awaited = {number for number in signals if signal.getsignal(number) is not signal.SIG_IGN}
@@ -219,64 +402,81 @@ else:
         signal.signal(signal.SIGCHLD, _do_nothing)  # some systems discard it without a handler
         child = os.fork()
         if child == 0:
-            os.close(end_of_parent)  # else the child would keep its own lifeline open
-            os.close(proven)
+            os.close(answers)  # else the child would keep its own lifeline open
+            os.close(requests)
+            credentials.forget()
             # The terminal sends a Ctrl-C to every process of its session. In one of its own, the
             # child gets it once, from the parent.
             os.setsid()
-            # Started while signals are blocked, so that they go to the main thread, which handles
-            # them.
-            _become_child(folder, lifeline, proof)
+            # Its thread starts while signals are blocked, so that they go to the main thread, which
+            # handles them.
+            _become_child(lifeline, to_parent, credentials.names)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             command()
-        os.close(proof)
-        has_ended = Event()
-        ender = Thread(target=_end_lingering, args=(child, proven, folder, has_ended), daemon=True)
-        ender.start()
-        ended = 0
-        passed_on: list[int] = []
-        while not ended:
-            received = signal.sigwait(awaited)
-            if received == signal.SIGCHLD:  # also sent when the child is stopped or continued
-                ended, status = os.waitpid(child, os.WNOHANG)
-            elif received == signal.SIGTSTP:
-                # A Ctrl-Z, which doesn't reach the child's session. The shell continues this
-                # process, which then continues the child.
-                os.kill(child, signal.SIGSTOP)
-                os.kill(os.getpid(), signal.SIGSTOP)
-                os.kill(child, signal.SIGCONT)
-            else:
-                os.kill(child, received)
-                passed_on.append(received)
-                if len(passed_on) > 1:  # which ends the command, if it runs Python code at all
-                    killer = Timer(SECOND_SIGNAL_S, _kill_group, [child])
-                    killer.daemon = True
-                    killer.start()
-        has_ended.set()
+        os.close(lifeline)
+        values = credentials.read()
+        parent = _Parent(
+            os.fdopen(requests, "rb"),
+            os.fdopen(answers, "wb"),
+            lambda: open_service({**os.environ, **values}),
+            lambda: _kill_group(child),
+            lambda: os.kill(os.getpid(), signal.SIGCHLD),  # wakes up the loop that waits for it
+        )
+        parent.start()
+        _pass_signals_on(child, parent, awaited, os.fdopen(to_parent, "wb"))
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        ending = os.waitstatus_to_exitcode(status)
-        # The command does not handle it, or can't: a user's signal is not a crash.
-        if passed_on and -ending in {*passed_on, signal.SIGKILL}:
-            ending = EXIT_CODES[signal.Signals(passed_on[0])]
-        return _End(ending, interrupted=bool(passed_on))
+        return parent.exit_code
 
-    def _end_lingering(child: int, proven: int, folder: Path, has_ended: Event) -> None:
-        """End the child some time after its proof, and say what was still running."""
-        is_proven = os.read(proven, 1)
-        if not is_proven or has_ended.wait(LINGER_S):
-            return
-        names: list[str] = []
-        with suppress(OSError):
-            names = (folder / _LINGERING).read_text(encoding="utf-8").splitlines()
-        running = join_first(names, _MOST_NAMED) or "an exit handler"
-        text = f"warning: ended {LINGER_S:g} s after the report; still running: {running}\n"
-        say(sys.stderr, text)
-        _kill_group(child)
+    def _pass_signals_on(
+        child: int, parent: _Parent, awaited: Collection[int], writer: BinaryIO
+    ) -> None:
+        """Pass signals on to the child until it has ended and its end is judged."""
+        has_ended = False
+        passed_on: list[int] = []
+        while not parent.is_done:
+            received = signal.sigwait(awaited)
+            match received:
+                case signal.SIGCHLD if not has_ended:
+                    # Also sent when the child is stopped or continued.
+                    ended, status = os.waitpid(child, os.WNOHANG)
+                    if ended:
+                        has_ended = True
+                        ending = _describe_end(status, passed_on)
+                        parent.end(writer, ending, interrupted=bool(passed_on))
+                case signal.SIGCHLD:
+                    pass
+                case signal.SIGTSTP if not has_ended:
+                    # A Ctrl-Z, which doesn't reach the child's session. The shell continues this
+                    # process, which then continues the child.
+                    os.kill(child, signal.SIGSTOP)
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                    os.kill(child, signal.SIGCONT)
+                case signal.SIGTSTP:
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                case _ if has_ended:
+                    passed_on.append(received)
+                    if len(passed_on) > 1:  # whatever is still being published
+                        os._exit(EXIT_CODES[signal.Signals(received)])
+                case _:
+                    os.kill(child, received)
+                    passed_on.append(received)
+                    if len(passed_on) > 1:  # which ends the command, if it runs Python code at all
+                        killer = Timer(SECOND_SIGNAL_S, _kill_group, [child])
+                        killer.daemon = True
+                        killer.start()
 
     def _kill_group(child: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
+
+    def _describe_end(status: int, passed_on: list[int]) -> int:
+        """Return the exit status of a child; negative if a signal ended it that is not a user's."""
+        ending = os.waitstatus_to_exitcode(status)
+        # The command does not handle it, or can't: a user's signal is not a crash.
+        if passed_on and -ending in {*passed_on, signal.SIGKILL}:
+            return EXIT_CODES[signal.Signals(passed_on[0])]
+        return ending
 
     def _do_nothing(_number: int, _frame: FrameType | None) -> None:
         pass

@@ -181,12 +181,24 @@ def journals_at(path: Path) -> tuple[Path, ...]:
     return tuple(below) or (journal,)  # does not exist: the error names it
 
 
+_REMEDY = "code under test must leave the results folder alone"
+
+
 def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
-    """Yield the lines that start at the given offsets, in the given order."""
-    with path.open("rb") as file:
-        for offset in offsets:
-            file.seek(offset)
-            yield file.readline().rstrip(b"\n")
+    """Yield the lines that start at the given offsets, in the given order.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            for offset in offsets:
+                file.seek(offset)
+                yield file.readline().rstrip(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        raise StorageError(f"{path}: something removed it while the suite ran: {_REMEDY}") from None
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def restore_output(response: Response, folder: Path) -> Response:

@@ -4,13 +4,14 @@ import os
 import shutil
 import tempfile
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
 
+from ci_evals.errors import HostError
 from ci_evals.git import GitError, git
 from ci_evals.hosts import MainCommit, Remote
 from ci_evals.providers.subprocess import marked_variables
@@ -64,8 +65,12 @@ class Worktree:
         return [name for name in listed.split("\0") if name]
 
 
+Fetch = Callable[[str, Path], None]
+"""Fetches a commit into a git repository, or raises a `HostError`; see `Host.fetch`."""
+
+
 @contextmanager
-def check_out(commit: MainCommit, root: Path) -> Iterator[Worktree]:
+def check_out(commit: MainCommit, root: Path, fetch: Fetch | None) -> Iterator[Worktree]:
     """Check out a commit for the duration of the context.
 
     A bare repository of our own takes the objects of the checkout, or what it fetches. So the
@@ -75,6 +80,7 @@ def check_out(commit: MainCommit, root: Path) -> Iterator[Worktree]:
     Args:
         commit: the commit.
         root: the root of the user's checkout.
+        fetch: fetches a commit that is not there; None if nobody has it.
 
     Raises:
         CheckoutError: the commit cannot be had, or not be written.
@@ -84,8 +90,8 @@ def check_out(commit: MainCommit, root: Path) -> Iterator[Worktree]:
     try:
         tree = place / "tree"
         try:
-            _add_worktree(commit, root, place / "git", tree)
-        except (GitError, OSError) as error:
+            _add_worktree(commit.sha, root, place / "git", tree, fetch)
+        except (GitError, HostError, OSError) as error:
             raise CheckoutError(str(error)) from error
         yield Worktree(commit, root, tree.resolve())
     finally:
@@ -122,30 +128,31 @@ def _remove_leftovers() -> None:
             shutil.rmtree(file.parent, ignore_errors=True)
 
 
-def _add_worktree(commit: MainCommit, root: Path, repository: Path, tree: Path) -> None:
+def _add_worktree(sha: str, root: Path, repository: Path, tree: Path, fetch: Fetch | None) -> None:
     """Make a bare repository that has a commit, and check the commit out.
 
     Raises:
         GitError: git fails.
+        HostError: the commit cannot be fetched.
         OSError: a file cannot be written.
     """
     git("init", "--quiet", "--bare", str(repository), folder=root)
-    checkout = ("worktree", "add", "--quiet", "--detach", str(tree), commit.sha)
-    if _has_commit(root, commit.sha):
+    checkout = ("worktree", "add", "--quiet", "--detach", str(tree), sha)
+    if _has_commit(root, sha):
         _borrow_objects(root, repository)
         try:
             git(*checkout, folder=repository)
         except GitError:
-            if commit.remote is None:
+            if fetch is None:
                 raise
             # A partial clone has the commit, but not all of its files.
             shutil.rmtree(tree, ignore_errors=True)
             git("worktree", "prune", folder=repository)
         else:
             return
-    if commit.remote is None:
-        raise GitError(f"the checkout does not have {commit.sha}, and nobody to fetch it from")
-    _fetch(commit.sha, commit.remote, repository)
+    if fetch is None:
+        raise GitError(f"the checkout does not have {sha}, and nobody to fetch it from")
+    fetch(sha, repository)
     git(*checkout, folder=repository)
 
 
@@ -168,8 +175,17 @@ def _borrow_objects(root: Path, repository: Path) -> None:
         shutil.copyfile(shallow, repository / "shallow")
 
 
-def _fetch(sha: str, remote: Remote, repository: Path) -> None:
-    """Fetch one commit without its history. The credentials are given to that process alone."""
+def fetch_commit(sha: str, remote: Remote, repository: Path) -> None:
+    """Fetch one commit without its history. The credentials are given to that process alone.
+
+    Args:
+        sha: the commit.
+        remote: the server that has it.
+        repository: the git repository that gets it.
+
+    Raises:
+        GitError: git fails.
+    """
     variables = {}
     if remote.token is not None:
         credentials = b64encode(f"{remote.user}:{remote.token.reveal()}".encode()).decode()

@@ -26,7 +26,7 @@ from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.git import GitError, git
 from ci_evals.hosts import MainCommit
-from ci_evals.merge_base.checkout import CheckoutError, Worktree, check_out, link_shared
+from ci_evals.merge_base.checkout import CheckoutError, Fetch, Worktree, check_out, link_shared
 from ci_evals.merge_base.child import (
     CasesJob,
     CellsJob,
@@ -129,7 +129,9 @@ class Main:
 
 
 @contextmanager
-def open_main(commit: MainCommit, root: Path, environ: Mapping[str, str]) -> Iterator[Main]:
+def open_main(
+    commit: MainCommit, root: Path, environ: Mapping[str, str], fetch: Fetch | None = None
+) -> Iterator[Main]:
     """Check out main's commit for the duration of the context.
 
     To be called before code under test is imported, which could change the files.
@@ -138,12 +140,13 @@ def open_main(commit: MainCommit, root: Path, environ: Mapping[str, str]) -> Ite
         commit: the commit.
         root: the root of the user's checkout.
         environ: the environment of the job.
+        fetch: fetches a commit that is not in the checkout; None if nobody has it.
 
     Raises:
         CheckoutError: the commit could not be checked out.
         GitError: git cannot list its files.
     """
-    with check_out(commit, root) as worktree:
+    with check_out(commit, root, fetch) as worktree:
         paths = tuple(import_path(worktree))
         yield Main(worktree, environ, paths)
 

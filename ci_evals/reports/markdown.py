@@ -36,13 +36,10 @@ from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording.bars import scope_label
 from ci_evals.gate.wording.bases import SourceSentence
 from ci_evals.model.case import Case
-from ci_evals.model.plan import Shard
-from ci_evals.model.report import SuiteReport
 from ci_evals.release import __version__
 from ci_evals.reports.files import Format
 from ci_evals.reports.findings import ROWS, CaseRow, Findings, findings
 from ci_evals.reports.groups import Group, GroupItem, GroupKind, cells_by_group, join_sentence
-from ci_evals.reports.notes import outcome
 from ci_evals.reports.page_top import Top
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
@@ -211,11 +208,17 @@ def unchanged_text(
     return f"{headline}\n\n{name}\n"
 
 
-def shard_text(shard: Shard, report: SuiteReport) -> str:
-    """Return the summary of a shard, which gives no verdict."""
-    headline = fill("## Shard {}: {}", str(shard), outcome(report))
+def shard_text(shard: str, suite: str, outcome: str) -> str:
+    """Return the summary of a shard, which gives no verdict.
+
+    Args:
+        shard: its number and the number of all: `2/5`.
+        suite: the name of the suite.
+        outcome: what became of its runs.
+    """
+    headline = fill("## Shard {}: {}", shard, outcome)
     advice = "This job gives no verdict. Require the job that merges the shards, not this one."
-    return f"{headline}\n\n{fill('**{}**', _suite(report.suite.name))}\n\n{advice}\n"
+    return f"{headline}\n\n{fill('**{}**', _suite(suite))}\n\n{advice}\n"
 
 
 def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str:

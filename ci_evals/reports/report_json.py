@@ -380,6 +380,7 @@ class BaseEntry:
         removed_suites: the suites that were run with it, but that the change no longer has.
         drift: the evidence of its reports for a slow loss.
         alongside: it is no stored report, but was run together with this one.
+        run_url: the page of the run that left its newest report; None if that is not known.
     """
 
     name: str
@@ -393,6 +394,7 @@ class BaseEntry:
     removed_suites: tuple[str, ...] = ()
     drift: FollowedDrift | None = None
     alongside: bool = False
+    run_url: Annotated[str, Field(pattern="^https?://")] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -813,6 +815,7 @@ def _base(summary: Summary) -> BaseEntry | NoComparison | None:
         removed_suites=baseline.removed_suites,
         drift=baseline.drift,
         alongside=baseline.alongside,
+        run_url=baseline.run_url,
     )
 
 

@@ -501,4 +501,5 @@ def _restore_baseline(suite: str, base: BaseEntry) -> Baseline:
         removed_suites=base.removed_suites,
         drift=base.drift,
         alongside=base.alongside,
+        run_url=base.run_url,
     )

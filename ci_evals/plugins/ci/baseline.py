@@ -9,15 +9,12 @@ from typing import Final, Generic, Protocol, TypeVar
 from ci_evals.engine.journal import JOURNAL, MAIN_JOURNAL, journals_of
 from ci_evals.errors import HostError, StorageError
 from ci_evals.format import name_of, number_of, short_sha
-from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
-from ci_evals.hosts import Previous, describe_baseline, lost_reports, removed_suites
+from ci_evals.hosts import NotFound, StoredReport, SuiteFile
 from ci_evals.model.report import Checkout, SuiteInfo
-from ci_evals.redaction import Redactor
 from ci_evals.reports.read import baseline_of, read_report
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.saved import SavedReport
-from ci_evals.suite.types import CheckedSuite
 
 T = TypeVar("T")
 
@@ -25,21 +22,6 @@ MAX_TRIED: Final = 5  # downloads
 PATIENCE_S: Final = 60.0  # with the CI system's limits and failures, before a run starts
 
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-
-
-@dataclass(frozen=True, slots=True)
-class NotFound:
-    """The base branch has no report that can be used.
-
-    Attributes:
-        reason: the reason.
-        expected: False only if no comparison could be expected: this is the first run.
-        failed: True if the CI system did not let us look.
-    """
-
-    reason: str
-    expected: bool
-    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +106,7 @@ class BaseReport:
     """A report of the base branch.
 
     Attributes:
+        path: its report.json.
         report: the report.
         recording: the journal in the same artifact, if there is one.
         place: how its commit is related to the one under test, in words.
@@ -131,11 +114,21 @@ class BaseReport:
         suites: all suites with a report in the same artifact.
     """
 
+    path: Path
     report: SavedReport
     recording: Path | None
     place: str
     run_url: str
     suites: Sequence[SuiteInfo] = ()
+
+    def stored(self, branch: str) -> StoredReport:
+        """Return its place, for a process that has no credentials to download it.
+
+        Args:
+            branch: the name of the base branch.
+        """
+        suites = tuple(SuiteFile(info.name, info.file) for info in self.suites)
+        return StoredReport(self.path, branch, self.place, self.run_url, self.recording, suites)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +337,7 @@ async def _read(
     recording: Path | None = path.with_name(JOURNAL)
     if recording not in download.files:
         recording = None
-    return BaseReport(report, recording, place, download.run_url, suites)
+    return BaseReport(path, report, recording, place, download.run_url, suites)
 
 
 def checkout_problem(checkout: Checkout) -> str | None:
@@ -381,35 +374,3 @@ def both_journals(files: Sequence[Path], suite: str) -> tuple[tuple[Path, ...], 
     own = [path for path in files if path.name == JOURNAL]
     of_main = [path for path in files if path.name == MAIN_JOURNAL]
     return journals_of(own, suite), journals_of(of_main, suite)
-
-
-def previous_of(
-    found: BaseReport | NotFound,
-    branch: str,
-    suite: CheckedSuite,
-    suites: Sequence[CheckedSuite],
-) -> Previous:
-    """Return the results of the base branch for a run.
-
-    Args:
-        found: the report, or why there is none.
-        branch: the name of the base branch.
-        suite: the suite that is run.
-        suites: all suites that the command runs.
-    """
-    if isinstance(found, NotFound):
-        none = NoComparison(found.reason, found.expected)
-        if found.failed:
-            return Previous(none, warnings=(none.sentence,))
-        return Previous(none, notes=(none.sentence,))
-    redactor = Redactor(suite.secrets)
-    baseline = baseline_of([found.report], suite.name, branch, redactor=redactor)
-    if isinstance(baseline, Baseline):
-        baseline = replace(baseline, run_url=found.run_url)
-    if isinstance(baseline, Baseline) and suite.name == suites[0].name:  # once for all suites
-        removed = redactor.clean(removed_suites(found.suites, suites))
-        baseline = replace(baseline, removed_suites=removed)
-    note = describe_baseline(baseline, found.place)
-    return Previous(
-        baseline, notes=(note,), warnings=lost_reports(baseline), recording=found.recording
-    )

@@ -48,9 +48,9 @@ def locate_problems(problems: Sequence[Problem], folder: Path, root: Path) -> li
     return located
 
 
-def checkout_of(suite: CheckedSuite, default: Path) -> Path:
-    """Return the root of the repository that a suite is in; `default` if it is in none."""
-    for folder in (suite.folder, *suite.folder.parents):
+def checkout_of(path: Path, default: Path) -> Path:
+    """Return the root of the repository that a file is in; `default` if it is in none."""
+    for folder in path.absolute().parents:
         if (folder / ".git").exists():
             return folder
     return default

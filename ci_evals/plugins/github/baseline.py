@@ -10,22 +10,14 @@ from urllib.parse import quote
 from ci_evals.engine.journal import JOURNAL, MAIN_JOURNAL
 from ci_evals.errors import HostError, StorageError
 from ci_evals.format import name_of
-from ci_evals.gate.compare import NoComparison
-from ci_evals.hosts import (
-    ArtifactNames,
-    BaselineChoice,
-    Previous,
-)
+from ci_evals.hosts import Earlier, NotFound, StoredReport
 from ci_evals.plugins.ci.baseline import (
     PATIENCE_S,
     BaseBranch,
-    BaseReport,
     Candidate,
     Download,
-    NotFound,
     both_journals,
     find_base_report,
-    previous_of,
 )
 from ci_evals.plugins.github.api import GitHub, WorkflowRun, connect
 from ci_evals.plugins.github.artifacts import (
@@ -36,7 +28,6 @@ from ci_evals.plugins.github.artifacts import (
     fetch,
 )
 from ci_evals.plugins.github.context import Context
-from ci_evals.suite.types import CheckedSuite
 
 MAX_COMMITS: Final = 50
 MAX_CHANGED: Final = 300  # files: GitHub lists no more of a comparison
@@ -48,64 +39,60 @@ _TRUSTED_EVENTS = frozenset(("push", "schedule", "workflow_dispatch"))
 
 
 def find_earlier(
-    choice: BaselineChoice,
-    suite: CheckedSuite,
     context: Context,
-    artifacts: ArtifactNames,
+    suite: str,
+    suites: Sequence[str],
     folder: Path,
-) -> Previous:
+    base: str | None,
+    attempts: str | None,
+) -> Earlier:
     """Look for the base branch's report and for the journals of earlier attempts of this run.
 
     Problems with GitHub become warnings.
 
     Args:
-        choice: what to compare with.
-        suite: the suite that is run.
         context: the job.
-        artifacts: where to look.
+        suite: the name of the suite.
+        suites: the names of all suites that are run.
         folder: where artifacts are unpacked.
+        base: the name of the base branch's artifact; None to look for none.
+        attempts: the name of the artifact of earlier attempts; None to ignore them.
     """
-    previous = Previous()
-    search = search_for(context, artifacts.base)
-    if choice == "auto" and search:
-        work = _find_base(context, search, suite, artifacts.suites, folder / "base")
-        previous = asyncio.run(work)
-    elif choice == "auto" and context.problem:
-        previous = Previous(NoComparison(context.problem, expected=True))
-    if context.attempt > 1 and artifacts.attempts:
-        search_journals = _find_journals(
-            context, artifacts.attempts, suite.name, folder / "attempts"
-        )
+    earlier = Earlier()
+    if base is not None:
+        search = search_for(context, base)
+        if search is not None:
+            found = asyncio.run(_find_base(context, search, suite, suites, folder / "base"))
+            earlier = Earlier(found)
+        elif context.problem:
+            earlier = Earlier(NotFound(context.problem, expected=True))
+    if context.attempt > 1 and attempts:
+        search_journals = _find_journals(context, attempts, suite, folder / "attempts")
         try:
-            found = asyncio.run(search_journals)
+            journals, main_journals = asyncio.run(search_journals)
         except (HostError, StorageError) as error:
             warning = f"attempt {context.attempt} starts from scratch: {error}"
-            return replace(previous, warnings=(*previous.warnings, warning))
-        journals, main_journals = found
-        previous = replace(previous, journals=journals, main_journals=main_journals)
-    return previous
+            return replace(earlier, warnings=(warning,))
+        earlier = replace(earlier, journals=journals, main_journals=main_journals)
+    return earlier
 
 
 async def _find_base(
-    context: Context,
-    search: "Search",
-    suite: CheckedSuite,
-    suites: Sequence[CheckedSuite],
-    folder: Path,
-) -> Previous:
+    context: Context, search: "Search", suite: str, suites: Sequence[str], folder: Path
+) -> StoredReport | NotFound:
     """Find the report and the journal of the base branch."""
-    names = [other.name for other in suites]
-    found: BaseReport | NotFound
     try:
         async with connect(context, patience_s=PATIENCE_S) as github:
             branch = GitHubBranch(github, search)
-            found = await find_base_report(branch, suite.name, folder, names)
+            found = await find_base_report(branch, suite, folder, suites)
     except (HostError, StorageError) as error:
         reason = str(error)
         if context.token and isinstance(error, HostError) and error.kind == "forbidden":
             reason += " (reading artifacts needs `actions: read`)"
-        found = NotFound(reason, expected=True, failed=True)
-    return previous_of(found, search.base_ref, suite, suites)
+        return NotFound(reason, expected=True, failed=True)
+    if isinstance(found, NotFound):
+        return found
+    return found.stored(search.base_ref)
 
 
 async def _find_journals(

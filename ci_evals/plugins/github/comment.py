@@ -15,9 +15,9 @@ from ci_evals.format import name_of
 from ci_evals.gate.bars import SEVERITY
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
-from ci_evals.hosts import BaselineChoice
+from ci_evals.hosts import BaselineChoice, NotFound
 from ci_evals.plugins.ci.archives import FORK_LIMITS
-from ci_evals.plugins.ci.baseline import BaseReport, NotFound, find_base_report
+from ci_evals.plugins.ci.baseline import BaseReport, find_base_report
 from ci_evals.plugins.ci.comment import (
     NOT_POSTED,
     CommentApi,

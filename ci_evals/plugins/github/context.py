@@ -1,6 +1,6 @@
 """A job of GitHub Actions, read from its environment and event file."""
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -15,14 +15,6 @@ EventKind = Literal["pull_request", "push", "merge_group", "schedule", "workflow
 _NO_COMMIT: Final = "0" * 40  # `before` of a push that created the branch
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
-_FILES_OF_STEP = (
-    "GITHUB_ENV",
-    "GITHUB_OUTPUT",
-    "GITHUB_PATH",
-    "GITHUB_STATE",
-    "GITHUB_STEP_SUMMARY",
-)
-_TOKENS_OF_RUNNER = ("ACTIONS_RUNTIME_", "ACTIONS_ID_TOKEN_REQUEST_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,23 +171,6 @@ class Context:
                 " or set it in the step's `env`"
             )
         return None
-
-
-def in_actions(environ: Mapping[str, str]) -> bool:
-    """Return True in a job of GitHub Actions."""
-    return environ.get("GITHUB_ACTIONS") == "true"
-
-
-def remove_credentials(environ: MutableMapping[str, str]) -> None:
-    """Remove the job's tokens, and the files with which a step controls later steps.
-
-    Code under test must not inherit them.
-    """
-    if not in_actions(environ):
-        return
-    for name in list(environ):
-        if name in (*_TOKENS, *_FILES_OF_STEP) or name.startswith(_TOKENS_OF_RUNNER):
-            del environ[name]
 
 
 def read_context(environ: Mapping[str, str]) -> Context:

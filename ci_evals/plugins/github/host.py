@@ -1,54 +1,66 @@
 """GitHub Actions as a host: the change under test, earlier results, and how verdicts are shown."""
 
 import asyncio
+import json
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from ci_evals.dependencies import touched
-from ci_evals.errors import CiEvalsError, ConfigError, HostError, Problem, StorageError
-from ci_evals.files import write_atomically
-from ci_evals.format import number_of, without_commands
-from ci_evals.gate.bars import VerdictStatus
+from ci_evals.errors import CiEvalsError, HostError, Problem, StorageError
+from ci_evals.files import file_name, write_atomically
+from ci_evals.format import without_commands
+from ci_evals.gate.bars import VERDICTS, VerdictStatus
+from ci_evals.git import GitError
 from ci_evals.hosts import (
-    ArtifactNames,
-    BaselineChoice,
-    CommentMode,
+    ChangedFiles,
+    Earlier,
     Host,
     Job,
     Log,
     MainCommit,
     Posting,
-    Previous,
     Remote,
-    committed_baseline,
 )
+from ci_evals.merge_base.checkout import fetch_commit
 from ci_evals.merge_base.commit import find_merge_base, first_parent
 from ci_evals.model.report import Checkout
-from ci_evals.plugins.ci.annotations import Annotation
+from ci_evals.plugins.ci.annotations import Annotation, annotations, headline_notice
 from ci_evals.plugins.ci.baseline import PATIENCE_S, checkout_problem
+from ci_evals.plugins.ci.comment import CommentOutcome, Mode, write_comment
 from ci_evals.plugins.ci.places import checkout_of, locate_problems, path_in
 from ci_evals.plugins.github.api import connect
+from ci_evals.plugins.github.artifacts import PAGE_SUFFIX, page_name
 from ci_evals.plugins.github.baseline import (
     changed_files,
     find_earlier,
     find_merge_base_online,
 )
-from ci_evals.plugins.github.comment import post_text
-from ci_evals.plugins.github.context import read_context, remove_credentials
+from ci_evals.plugins.github.comment import links_of, post_comment, post_progress, post_text
+from ci_evals.plugins.github.context import read_context
 from ci_evals.plugins.github.job import GitHubJob
 from ci_evals.plugins.github.log import JobLog, annotation_commands
-from ci_evals.plugins.github.step_files import append_summary, outputs_of_all, write_outputs
+from ci_evals.plugins.github.step_files import (
+    append_summary,
+    outputs,
+    outputs_of_all,
+    write_outputs,
+)
 from ci_evals.redaction import Redactor, sensitive_values
-from ci_evals.reports.markdown import problems_text, suites_text, unchanged_text
+from ci_evals.registry import FORMATS
+from ci_evals.reports.markdown import (
+    problems_text,
+    shard_text,
+    suites_text,
+    summary_document,
+    unchanged_text,
+)
+from ci_evals.reports.read import read_summary
 from ci_evals.reports.summary import Summary
 from ci_evals.streams import say
 from ci_evals.suite.types import CheckedSuite
-
-_DECIDING = ("run", "merge", "grade")
-"""The commands that set the output `verdict` for later steps."""
 
 
 class GitHubActions(Host):
@@ -61,43 +73,60 @@ class GitHubActions(Host):
         self._context = read_context(environ)
         self.lacks_secrets = self._context.read_only
         self.on_default_branch = self._context.makes_baselines
-
-    def remove_credentials(self, environ: MutableMapping[str, str]) -> None:
-        """Remove the job's tokens, and the files with which a step controls later steps."""
-        remove_credentials(environ)
+        self._published: list[Summary] = []
 
     def clean(self, text: str) -> str:
         """Return a text in which the runner finds no workflow command."""
         return without_commands(text)
 
-    def report_failure(
-        self, text: str, problems: Sequence[Problem], folder: Path, arguments: Sequence[str]
-    ) -> None:
-        """Print the error, annotate its problems, and set the output `verdict`."""
+    def warn(self, text: str, stream: TextIO) -> None:
+        """Show a warning on the page of the workflow run."""
+        JobLog(stream).warn(text)
+
+    def print_error(self, text: str, problems: Sequence[Problem], folder: Path) -> None:
+        """Print the error, and annotate its problems."""
         if text:
             say(sys.stderr, f"{without_commands(text)}\n")  # it may quote a dataset or an answer
-        annotations = []
-        for problem in locate_problems(problems, folder, self._root(folder)):
+        annotated = []
+        for problem in locate_problems(problems, folder, self._root):
             message = problem.message
             if problem.path:
                 message = f"{problem.path}: {message}"
-            annotations.append(Annotation("error", message, problem.file, problem.line, "ci-evals"))
-        say(sys.stderr, annotation_commands(annotations, "the log has them"))
-        decides = bool(arguments) and arguments[0] in _DECIDING
-        if decides and self._context.output_path:
-            with suppress(CiEvalsError):  # the exit code tells the same
-                write_outputs(self._context.output_path, {"verdict": "error"})
+            annotated.append(Annotation("error", message, problem.file, problem.line, "ci-evals"))
+        say(sys.stderr, annotation_commands(annotated, "the log has them"))
 
-    def start(self, suite: CheckedSuite, posting: Posting, log: Log, stream: TextIO) -> Job:
-        """Begin the run of a suite; the log masks its secrets from now on."""
+    def start(self, suite: CheckedSuite, log: Log, stream: TextIO) -> Job:
+        """Begin the log of a suite's run; it masks the suite's secrets from now on."""
         del log
-        return GitHubJob(suite, self._context, posting, stream, self._root(Path.cwd()))
+        return GitHubJob(suite, self._context, stream, self._root)
+
+    def explain_lost_baseline(self, checkout: Checkout) -> str | None:
+        """Return why the results of the default branch cannot be a baseline; None if they can."""
+        problem = checkout_problem(checkout)
+        if problem is None or not self._context.makes_baselines:
+            return None
+        return f"this run cannot be a baseline: {problem}"
+
+    def is_touched(self, suite: CheckedSuite, names: Sequence[str]) -> bool:
+        """Return True if a suite, or the workflow that runs it, depends on one of these files."""
+        patterns = list(suite.depends_on)
+        if self._context.workflow_file:  # it may set the model
+            patterns.append(f"/{self._context.workflow_file}")
+        file = Path(suite.file)
+        return bool(touched(names, path_in(checkout_of(file, self._root), file), patterns))
+
+    # With credentials.
 
     def find_earlier(
-        self, choice: BaselineChoice, suite: CheckedSuite, artifacts: ArtifactNames, folder: Path
-    ) -> Previous:
+        self,
+        suite: str,
+        suites: Sequence[str],
+        folder: Path,
+        base: str | None,
+        attempts: str | None,
+    ) -> Earlier:
         """Look among the artifacts of the base branch and of earlier attempts."""
-        return find_earlier(choice, suite, self._context, artifacts, folder)
+        return find_earlier(self._context, suite, suites, folder, base, attempts)
 
     def find_main(self, root: Path) -> MainCommit | None:
         """Return the base of a pull request or merge group."""
@@ -115,29 +144,29 @@ class GitHubActions(Host):
 
         if not sha:
             sha = asyncio.run(ask())
-        remote = None
-        if context.repository:
-            url = f"{context.server_url}/{context.repository}"
+        return MainCommit(sha, context.base_ref or "main")
+
+    def fetch(self, sha: str, repository: Path) -> None:
+        """Fetch a commit of the repository under test, without its history."""
+        context = self._context
+        if not context.repository:
+            super().fetch(sha, repository)
+        url = f"{context.server_url}/{context.repository}"
+        try:
             remote = Remote(url, context.server_url, "x-access-token", context.token)
-        return MainCommit(sha, context.base_ref or "main", remote)
+            fetch_commit(sha, remote, repository)
+        except GitError as error:
+            raise HostError("unreachable", str(error)) from error
 
-    def explain_lost_baseline(self, checkout: Checkout) -> str | None:
-        """Return why the results of the default branch cannot be a baseline; None if they can."""
-        problem = checkout_problem(checkout)
-        if problem is None or not self._context.makes_baselines:
-            return None
-        return f"this run cannot be a baseline: {problem}"
-
-    def find_committed(self, suite: CheckedSuite, folder: Path) -> Path | None:
+    def find_committed(self, path: Path, folder: Path) -> Path | None:
         """Return the report that is committed with a suite.
 
         For a change to be merged, it is read from the base branch: the change could bring its own.
         """
         context = self._context
         if context.event not in ("pull_request", "merge_group"):
-            return super().find_committed(suite, folder)
-        path = committed_baseline(suite)
-        name = path_in(checkout_of(suite, self._root(Path.cwd())), path)
+            return super().find_committed(path, folder)
+        name = path_in(checkout_of(path, self._root), path)
 
         async def download() -> str | None:
             async with connect(context, patience_s=PATIENCE_S) as github:
@@ -152,98 +181,115 @@ class GitHubActions(Host):
         write_atomically(copy, [text.encode()])
         return copy
 
-    def find_unchanged(self, suite: CheckedSuite, stream: TextIO) -> str | None:
-        """Return why a suite need not run: the change touches nothing that it depends on.
-
-        Only pull requests and merge groups are looked at. Failing to list the changed files is a
-        warning.
-        """
+    def find_changed_files(self) -> ChangedFiles | None:
+        """Return the files that a pull request or merge group touches."""
         context = self._context
-        if not suite.skip_unchanged or context.event not in ("pull_request", "merge_group"):
+        if context.event not in ("pull_request", "merge_group"):
             return None
 
         async def ask() -> tuple[str, ...] | None:
             async with connect(context, patience_s=PATIENCE_S) as github:
                 return await changed_files(github, context.base_sha or "", context.sha or "")
 
-        problem = "GitHub lists no more than 300 changed files"
         try:
-            changed = asyncio.run(ask())
+            names = asyncio.run(ask())
         except HostError as error:
-            changed, problem = None, str(error)
-        if changed is None:
-            JobLog(stream).warn(
-                f"{suite.name} runs although it has `skip_unchanged`:"
-                f" the changed files are unknown: {problem}"
-            )
-            return None
-        patterns = list(suite.depends_on)
-        if context.workflow_file:  # it may set the model
-            patterns.append(f"/{context.workflow_file}")
-        if touched(
-            changed, path_in(checkout_of(suite, self._root(Path.cwd())), Path(suite.file)), patterns
-        ):
-            return None
-        others = number_of(len(changed), "other file")
-        return f"nothing that the suite depends on has changed ({others} did)"
+            return ChangedFiles(None, str(error))
+        return ChangedFiles(names, "GitHub lists no more than 300 changed files")
 
-    def report_unchanged(self, text: str, suite: str, posting: Posting, stream: TextIO) -> None:
+    def begin(self, folder: Path, posting: Posting) -> None:
+        """Set where results will be, so that later steps upload them even if the process dies."""
+        self._set_outputs({"results-path": str(posting.results or folder)}, posting)
+
+    def announce(self, suite: str, posting: Posting) -> None:
+        """Post that a run is under way, if the options ask for it."""
+        wanted = posting.comment_progress and posting.comment == "auto"
+        if wanted and self._context.pull_request:
+            posted = post_progress(suite, self._context, posting.artifact)
+            if posted.warning:
+                self._log(posting).warn(posted.warning)
+
+    def publish(self, report: Path, folder: Path, posting: Posting) -> None:
+        """Set the outputs, show summary and annotations, post the comment, and print the verdict.
+
+        Problems with writing or posting are warnings. After a signal nothing is posted: GitHub
+        kills a cancelled job within seconds, and a newer run may already comment.
+        """
+        log = self._log(posting)
+        summary = read_summary(report)
+        self._published.append(summary)
+        self._append_summary(summary_document(summary).render, posting)
+        self._set_outputs(outputs(summary, folder), posting)
+        self._hand_on_page(summary.report.suite.name, folder, posting)
+        shown = (headline_notice(summary), *annotations(summary))
+        log.write_commands(annotation_commands(map(self._cleaned, shown)))
+        wanted = self._context.event == "pull_request" and not summary.report.was_signalled
+        mode = posting.comment
+        if wanted and mode != "off":
+            self._comment(summary, folder, mode, posting)
+        verdict = summary.verdict
+        log.say([self._clean(f"{VERDICTS[verdict.status].upper()}: {verdict.reason}")])
+
+    def publish_shard(self, shard: str, suite: str, outcome: str, posting: Posting) -> None:
+        """Show in the job's summary that a shard gives no verdict."""
+        self._append_summary(lambda _: shard_text(shard, suite, outcome), posting)
+
+    def report_unchanged(self, text: str, suite: str, posting: Posting) -> None:
         """Show why a suite was not run, and set the verdict to `pass`."""
 
         def render(**options: str | None) -> str:
             return unchanged_text(text, suite, **options)  # type: ignore[arg-type]  # by keyword
 
-        self._show_text(render, "pass", suite, posting, stream)
-        if self._context.output_path:
-            write_outputs(self._context.output_path, {"verdict": "pass"})
-        JobLog(stream).say([f"{suite}: not run: {text}"])
+        self._show_text(render, "pass", suite, posting)
+        self._set_outputs({"verdict": "pass"}, posting)
+        self._log(posting).say([f"{suite}: not run: {text}"])
 
-    def report_problems(
-        self, error: CiEvalsError, folder: Path, suite: str, posting: Posting, stream: TextIO
-    ) -> None:
-        """Show in the job's summary and in the comment that an error has ended the command."""
-        problems: Sequence[Problem] = [Problem("", None, "", str(error))]
-        if isinstance(error, ConfigError):
-            problems = error.problems
+    def report_problems(self, problems: Sequence[Problem], suite: str, posting: Posting) -> None:
+        """Show in the job's summary and in the comment that an error has ended the command, and set
+        the verdict to `error`.
+        """
         redactor = Redactor(sensitive_values(self.environ))
-        problems = redactor.clean(locate_problems(problems, folder, self._root(folder)))
+        located = redactor.clean(locate_problems(problems, Path.cwd(), self._root))
 
         def render(**options: str | None) -> str:
-            return problems_text(problems, **options)  # type: ignore[arg-type]  # by keyword
+            return problems_text(located, **options)  # type: ignore[arg-type]  # by keyword
 
-        self._show_text(render, "error", suite, posting, stream)
-
-    def report_lost_run(self, text: str, note: Mapping[str, str]) -> None:
-        """Show in the job's summary and in the comment that a run ended without a verdict."""
-        if note:
-            comment: CommentMode = note["comment"]  # type: ignore[assignment]  # as `Posting.note` has it
-            posting = Posting(note["artifact"], comment)
-            error = CiEvalsError(text)
-            self.report_problems(error, Path.cwd(), note["suite"], posting, sys.stderr)
+        self._show_text(render, "error", suite, posting)
+        self._set_outputs({"verdict": "error"}, posting)
 
     def report_all(
-        self, summaries: Sequence[Summary], not_run: Mapping[str, str], out: Path, stream: TextIO
+        self, not_run: Mapping[str, str], folder: Path, posting: Posting, *, broken: bool
     ) -> None:
         """List several suites in the job's summary, and set outputs for all of them."""
-        try:
-            if self._context.step_summary_path:
-                append_summary(
-                    self._context.step_summary_path, lambda _: suites_text(summaries, not_run)
-                )
-            if self._context.output_path:
-                write_outputs(self._context.output_path, outputs_of_all(summaries, out))
-        except StorageError as error:
-            JobLog(stream).warn(
-                f"the outputs or the summary of all suites cannot be written: {error}"
-            )
+        if not self._published:
+            return  # each error has set the outputs
+        text = suites_text(self._published, not_run)
+        self._append_summary(lambda _: text, posting)
+        values = outputs_of_all(self._published, folder)
+        if broken:
+            values["verdict"] = "error"
+        self._set_outputs(values, posting)
+
+    # Its parts.
+
+    def _comment(self, summary: Summary, folder: Path, mode: Mode, posting: Posting) -> None:
+        """Post the comment; if that fails, write it to the results folder."""
+        log = self._log(posting)
+        posted = post_comment([summary], self._context, posting.artifact, mode)
+        self._show_posted(posted, posting)
+        done = posted.url or posted.note
+        if done:
+            log.say([f"comment: {done}"])
+        if posted.warning:
+            try:
+                file = write_comment(summary, links_of(self._context), folder)
+            except CiEvalsError as error:
+                log.warn(self._clean(str(error)))
+            else:
+                log.say([f"the comment is left in {file.name}"])
 
     def _show_text(
-        self,
-        render: Callable[..., str],
-        state: VerdictStatus,
-        suite: str,
-        posting: Posting,
-        stream: TextIO,
+        self, render: Callable[..., str], state: VerdictStatus, suite: str, posting: Posting
     ) -> None:
         """Show a text in the job's summary, and in the comment in place of a suite's section.
 
@@ -252,22 +298,69 @@ class GitHubActions(Host):
             state: the verdict that the text gives.
             suite: the name of the suite; empty if that could not be read.
             posting: where to show it.
-            stream: the job's log.
         """
-        context, log = self._context, JobLog(stream)
-        try:
-            if context.step_summary_path:
-                append_summary(context.step_summary_path, lambda _: render(level="##"))
-            if posting.comment != "off" and context.event == "pull_request":
-                text = render(run_url=context.run_url)
-                posted = post_text(text, state, suite, context, posting.artifact, posting.comment)
-                if posted.url and context.output_path:
-                    write_outputs(context.output_path, {"comment-url": posted.url})
-                if posted.warning:
-                    log.warn(posted.warning)
-        except StorageError as error:
-            log.warn(str(error))
+        context = self._context
+        self._append_summary(lambda _: render(level="##"), posting)
+        if posting.comment != "off" and context.event == "pull_request":
+            text = render(run_url=context.run_url)
+            posted = post_text(text, state, suite, context, posting.artifact, posting.comment)
+            self._show_posted(posted, posting)
 
-    def _root(self, folder: Path) -> Path:
-        """Return the root of the repository; `folder` if that is unknown."""
-        return Path(self.environ.get("GITHUB_WORKSPACE") or folder)
+    def _show_posted(self, posted: CommentOutcome, posting: Posting) -> None:
+        """Set the address of a comment as an output, or warn that there is none."""
+        if posted.url:
+            self._set_outputs({"comment-url": posted.url}, posting)
+        if posted.warning:
+            self._log(posting).warn(self._clean(posted.warning))
+
+    def _hand_on_page(self, suite: str, folder: Path, posting: Posting) -> None:
+        """Copy the page for a later step, which uploads it as an artifact of its own.
+
+        Such an artifact is named after its file, so the name of the copy must be unique among all
+        jobs. The output `pages` lists the pages of all suites so far.
+        """
+        page = folder / FORMATS["html"].file
+        if self._context.temp is None or not page.is_file():
+            return
+        pages = self._context.temp / "ci-evals-pages"
+        artifact = posting.artifact
+        try:
+            write_atomically(pages / page_name(artifact, suite), [page.read_bytes()])
+        except (OSError, CiEvalsError) as error:
+            self._log(posting).warn(f"{page.name} cannot be uploaded: {error}")
+            return
+        names = [path.name for path in pages.glob(f"{file_name(artifact)}.*{PAGE_SUFFIX}")]
+        self._set_outputs({"pages": json.dumps(sorted(names))}, posting)
+
+    def _append_summary(self, render: Callable[[int], str], posting: Posting) -> None:
+        """Add a text to the job's summary; if that fails, warn."""
+        if self._context.step_summary_path:
+            try:
+                append_summary(self._context.step_summary_path, render)
+            except StorageError as error:
+                why = f"the summary is not on the job's page: GITHUB_STEP_SUMMARY: {error}"
+                self._log(posting).warn(why)
+
+    def _set_outputs(self, values: Mapping[str, str], posting: Posting) -> None:
+        """Set outputs of the step; if that fails, warn."""
+        if self._context.output_path:
+            try:
+                write_outputs(self._context.output_path, values)
+            except StorageError as error:
+                why = f"the outputs cannot be set: GITHUB_OUTPUT: {error}"
+                self._log(posting).warn(why)
+
+    def _log(self, posting: Posting) -> JobLog:
+        return JobLog(getattr(sys, posting.log))
+
+    def _cleaned(self, annotation: Annotation) -> Annotation:
+        message, title = self._clean(annotation.message), self._clean(annotation.title)
+        return replace(annotation, message=message, title=title)
+
+    def _clean(self, text: str) -> str:
+        return Redactor(sensitive_values(self.environ)).clean_text(text)
+
+    @property
+    def _root(self) -> Path:
+        """The root of the repository; the working folder if that is unknown."""
+        return Path(self.environ.get("GITHUB_WORKSPACE") or Path.cwd())

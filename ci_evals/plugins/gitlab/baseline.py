@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ci_evals.engine.journal import JOURNAL, MAIN_JOURNAL
 from ci_evals.errors import HostError, StorageError
 from ci_evals.format import name_of
-from ci_evals.hosts import ArtifactNames, BaselineChoice, Previous
+from ci_evals.hosts import Earlier, NotFound
 from ci_evals.plugins.ci.archives import OWN_LIMITS, unpack
 from ci_evals.plugins.ci.baseline import (
     PATIENCE_S,
@@ -21,14 +21,11 @@ from ci_evals.plugins.ci.baseline import (
     Candidate,
     Download,
     NoResults,
-    NotFound,
     both_journals,
     find_base_report,
-    previous_of,
 )
 from ci_evals.plugins.gitlab.api import GitLab, connect
 from ci_evals.plugins.gitlab.context import CHILD, TRUSTED_SOURCES, GitLabContext, MergeRequest
-from ci_evals.suite.types import CheckedSuite
 
 MAX_COMMITS: Final = 50
 MAX_PIPELINES: Final = 50
@@ -142,69 +139,64 @@ def _search_for(context: GitLabContext) -> _Search | None:
 
 
 def find_earlier(
-    choice: BaselineChoice,
-    suite: CheckedSuite,
     context: GitLabContext,
-    artifacts: ArtifactNames,
+    suite: str,
+    suites: Sequence[str],
     folder: Path,
-) -> Previous:
+    base: str | None,
+    attempts: str | None,
+) -> Earlier:
     """Look for the base branch's report and for the journals of earlier attempts of this job.
 
     Problems with GitLab become warnings.
 
     Args:
-        choice: what to compare with.
-        suite: the suite that is run.
         context: the job.
-        artifacts: where to look.
+        suite: the name of the suite.
+        suites: the names of all suites that are run.
         folder: where artifacts are unpacked.
+        base: None to look for no report of the base branch. GitLab's artifacts have no names.
+        attempts: None to ignore earlier attempts.
     """
-    previous = Previous()
+    earlier = Earlier()
     search = _search_for(context)
-    if choice == "auto" and search:
-        previous = asyncio.run(
-            _find_base(context, search, suite, artifacts.suites, folder / "base")
-        )
+    if base is not None and search:
+        earlier = asyncio.run(_find_base(context, search, suite, suites, folder / "base"))
     # GitLab lets only an access token list jobs.
-    if artifacts.attempts and context.token and not context.runs_in_fork:
+    if attempts and context.token and not context.runs_in_fork:
         try:
-            found = asyncio.run(_find_journals(context, suite.name, folder / "attempts"))
+            found = asyncio.run(_find_journals(context, suite, folder / "attempts"))
         except (HostError, StorageError) as error:
             warning = f"earlier attempts of this job cannot be read: {error}"
-            return replace(previous, warnings=(*previous.warnings, warning))
+            return replace(earlier, warnings=(*earlier.warnings, warning))
         journals, main_journals = found
-        previous = replace(previous, journals=journals, main_journals=main_journals)
-    return previous
+        earlier = replace(earlier, journals=journals, main_journals=main_journals)
+    return earlier
 
 
 async def _find_base(
-    context: GitLabContext,
-    search: _Search,
-    suite: CheckedSuite,
-    suites: Sequence[CheckedSuite],
-    folder: Path,
-) -> Previous:
+    context: GitLabContext, search: _Search, suite: str, suites: Sequence[str], folder: Path
+) -> Earlier:
     """Find the report and the journal of the base branch."""
-    names = [other.name for other in suites]
-    found: BaseReport | NotFound
     warnings: tuple[str, ...] = ()
     try:
         try:
-            found = await _search(context, search, suite.name, names, folder / "pipelines")
+            found = await _search(context, search, suite, suites, folder / "pipelines")
         except HostError as error:
             if error.kind != "expired" or context.token is None or context.job_token is None:
                 raise
             fallback = "the baseline was looked for with the job's own token"
             warnings = (f"GITLAB_TOKEN is not valid, or has expired: {fallback} ({error})",)
             context = replace(context, token=None)
-            found = await _search(context, search, suite.name, names, folder / "last")
+            found = await _search(context, search, suite, suites, folder / "last")
     except (HostError, StorageError) as error:
         reason = str(error)
         if isinstance(error, HostError) and error.kind in ("expired", "forbidden"):
             reason += f" ({_ADVICE})"
         found = NotFound(reason, expected=True, failed=True)
-    previous = previous_of(found, search.branch, suite, suites)
-    return replace(previous, warnings=(*warnings, *previous.warnings))
+    if isinstance(found, NotFound):
+        return Earlier(found, warnings)
+    return Earlier(found.stored(search.branch), warnings)
 
 
 async def _search(

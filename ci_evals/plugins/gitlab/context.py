@@ -1,7 +1,7 @@
 """A job of GitLab CI, read from its predefined variables."""
 
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,16 +16,6 @@ CHILD: Final = "parent_pipeline"
 """The value in a child pipeline, whose results may be a baseline if its parent's may."""
 
 _NO_COMMIT: Final = "0" * 40  # before a pipeline that is not a push, or the first on a branch
-_CREDENTIALS = (
-    "CI_BUILD_TOKEN",
-    "CI_DEPENDENCY_PROXY_PASSWORD",
-    "CI_DEPLOY_PASSWORD",
-    "CI_JOB_TOKEN",
-    "CI_REGISTRY_PASSWORD",
-    "CI_REPOSITORY_URL",  # has the job's token in it
-    "CI_RUNNER_SHORT_TOKEN",
-    "GITLAB_TOKEN",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +135,6 @@ class GitLabContext:
         if self.merge_request:
             links[f"merge request !{self.merge_request.iid}"] = self.merge_request.url
         return links
-
-
-def remove_credentials(environ: MutableMapping[str, str]) -> None:
-    """Remove the job's tokens, which code under test must not inherit."""
-    for name in _CREDENTIALS:
-        environ.pop(name, None)
 
 
 def read_context(environ: Mapping[str, str]) -> GitLabContext:

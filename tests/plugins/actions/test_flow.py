@@ -20,7 +20,7 @@ from fakes.http_server import FakeServer, Scripted, serving
 from jobs import MERGE_COMMIT, Job, Repository
 from processes import ci_evals
 from pulls import NUMBER, comments, open_pull
-from suites import chat, write_suite
+from suites import AGENT, chat, write_suite
 from yarl import URL
 
 BASE, OLDER, RED, GREEN = "b" * 40, "a" * 40, "c" * 40, "d" * 40
@@ -1050,6 +1050,66 @@ async def test_a_merge_without_shards_says_so_in_the_comment(
     (comment,) = comments(fake)
     assert "⚠️ There is nothing to merge" in comment.body
     assert "There is nothing to merge" in merge.summary
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "said"),
+    [
+        (["--runs", "abc"], {}, "'--runs': 'abc' is not"),
+        (["--no-such-option"], {}, "No such option"),
+        (["--baseline", "missing.json"], {}, "there is no file missing.json"),
+        ([], {"CI_EVALS_RUNS": "abc"}, "CI_EVALS_RUNS"),
+        (["nowhere.yaml"], {}, "nowhere.yaml"),
+    ],
+)
+async def test_a_wrong_command_line_replaces_the_verdict_of_the_last_push(
+    repository: Repository,
+    fake: FakeGitHub,
+    arguments: list[str],
+    changes: dict[str, str],
+    said: str,
+) -> None:
+    open_pull(fake, head_sha=GREEN, base_sha=BASE)
+    repository.suite()
+    green = await repository.pull_request(GREEN)
+    assert green.ended.code == 0
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    shard = await repository.pull_request(RED, "--shard", "1/2", *arguments, run=None, **changes)
+    assert shard.ended.code == 2
+    assert "✅" in comments(fake)[0].body, "its verdict is left to the merge"
+    job = await repository.pull_request(RED, *arguments, run=None, **changes)
+    assert (job.ended.code, job.outputs["verdict"]) == (2, "error")
+    (comment,) = comments(fake)
+    assert "✅" not in comment.body
+    assert "⚠️" in comment.body
+    text = html.unescape(re.sub(r"</?code>|`", "", comment.body))
+    assert said.replace("'", "") in text.replace("'", "")
+    assert "⚠️" in job.summary
+
+
+async def test_a_results_folder_that_is_removed_replaces_the_verdict_of_the_last_push(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    open_pull(fake, head_sha=GREEN, base_sha=BASE)
+    repository.suite()
+    assert (await repository.pull_request(GREEN)).ended.code == 0
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    (repository.folder / "agent.py").write_text(
+        "import pathlib, shutil\n"
+        "def answer(question):\n"
+        "    for out in pathlib.Path().glob('ci-evals-results-*'):\n"
+        "        shutil.rmtree(out)\n"
+        "    return question\n"
+    )
+    case = {"id": "hello", "input": "hello", "expect": [{"contains": "hello"}]}
+    write_suite(repository.folder, [case], providers=[AGENT], name="geography")
+    job = await repository.pull_request(RED)
+    assert (job.ended.code, job.outputs["verdict"]) == (3, "error"), job.ended.err
+    assert "This is a bug" not in job.ended.err
+    assert "results.jsonl: something removed it while the suite ran" in job.ended.err
+    (comment,) = comments(fake)
+    assert "✅" not in comment.body
+    assert "removed it while the suite ran" in comment.body
 
 
 async def test_a_token_that_may_not_comment_on_a_broken_suite_is_a_warning(

@@ -12,7 +12,8 @@ from fakes.github_state import FORK, StoredArtifact, Token
 from pulls import HEAD
 
 from ci_evals.errors import HostError
-from ci_evals.plugins.ci.baseline import MAX_TRIED, BaseReport, NotFound, find_base_report
+from ci_evals.hosts import NotFound
+from ci_evals.plugins.ci.baseline import MAX_TRIED, BaseReport, find_base_report
 from ci_evals.plugins.github.api import GitHub
 from ci_evals.plugins.github.baseline import GitHubBranch, Search, search_for
 from ci_evals.plugins.github.context import Context
