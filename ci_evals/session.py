@@ -115,8 +115,8 @@ async def execute(
     Args:
         invocation: what to run.
         watcher: follows the progress.
-        stop: once its reason is set, a cancellation ends the runs, and this call still returns the
-            report.
+        stop: gets what returns the results so far. Once its reason is set, a cancellation ends the
+            runs and tears down all fixtures.
 
     Raises:
         ConfigError: a provider or grader cannot be opened; nothing was called, and no file was
@@ -189,8 +189,7 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
                 is_halved=is_halved,
                 alongside=alongside,
             )
-            report = await session.execute(stop)
-            return Executed(report, session.invocation.baseline)
+            return await session.execute(stop)
 
 
 def _compare_with(
@@ -356,7 +355,7 @@ class _Session:
     _lack_of_rules: Ruler | None = None
     _changed_settings: ChangedSettings | None = None
 
-    async def execute(self, stop: Stop) -> SuiteReport:
+    async def execute(self, stop: Stop) -> Executed:
         """Run the planned runs without a result, then confirm suspects; return the report."""
         invocation, run = self.invocation, self.run
         stop.run = run
@@ -368,6 +367,7 @@ class _Session:
             self._changed_settings = ChangedSettings(main="main", changes=(_SWITCHED_OFF,))
         self.evidence = _Evidence(self._take_over(plan, {}), main_now=self._main_to_ask())
         self.evidence.planned.load_into(run)
+        stop.report = lambda: self._executed(stop.reason)
         try:
             watching = self.watcher.watch(run) if invocation.run_missing else nullcontext()
             async with watching, self._main_alongside():
@@ -394,16 +394,19 @@ class _Session:
                         self.evidence = self._withdraw_outages(evidence, baseline)
             await run.end_setups(self.evidence.planned.records)
         except asyncio.CancelledError:
-            if stop.reason is None:
-                raise
-            await run.end_setups(self.evidence.planned.records)
-            return self._report(self.evidence, stop.reason)
+            if stop.reason is not None:  # the results so far have been reported
+                await run.end_setups(self.evidence.planned.records)
+            raise
         interrupted = run.stopped
         if interrupted is None and self.evidence.planned.missing:
             missing = missing_shards(invocation.sources)
             if missing:
                 interrupted = missing_shards_clause(missing)
-        return self._report(self.evidence, interrupted)
+        return self._executed(interrupted)
+
+    def _executed(self, interrupted: str | None) -> Executed:
+        """Return the report of what there is; `interrupted` says why there is not more."""
+        return Executed(self._report(self.evidence, interrupted), self.invocation.baseline)
 
     def _take_over(
         self, plan: RunPlan, records: dict[int, RunRecord], suite: CheckedSuite | None = None

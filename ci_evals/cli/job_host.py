@@ -28,6 +28,7 @@ from ci_evals.hosts import (
     Posting,
 )
 from ci_evals.model.report import Checkout
+from ci_evals.providers.subprocess import kill_all
 from ci_evals.registry import find_host
 from ci_evals.streams import flush_streams, say
 from ci_evals.suite.types import CheckedSuite
@@ -241,6 +242,10 @@ class HostService:
         self._host.print_error(text, problems, Path.cwd())
         self.answer({"do": "report", "arguments": [problems, None]})
         return 3
+
+    def close(self) -> None:
+        """End the programs that requests have started, such as git."""
+        kill_all()
 
     def _call(
         self,

@@ -1,6 +1,7 @@
 """The command line: its commands, and the border where errors become exit codes."""
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -160,6 +161,8 @@ def main() -> NoReturn:
         elif text:
             say(sys.stderr, f"{text}\n")
     flush_streams()
+    for number in EXIT_CODES:  # nothing is left to interrupt
+        signal.signal(number, signal.SIG_IGN)
     prove_exit_code(code)
     if code in EXIT_CODES.values():
         os._exit(code)  # threads and tasks of code under test may still be busy

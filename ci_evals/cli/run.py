@@ -177,12 +177,12 @@ def run_and_report(
             write_reports(summary, out, suite.formats)
             _show(summary, console)
             _list_files(suite, invocation.journal, console)
-            if not host.name:
-                _suggest_commands(summary, suite, console)
             if host.name:
                 report_file = _report_file(summary, suite, out, Path(scratch))
-        if host.name:
-            host.publish(report_file, out, posting)
+                with job.lift_guard():
+                    host.publish(report_file, out, posting)
+            else:
+                _suggest_commands(summary, suite, console)
         decided = exit_code(summary.verdict, suite.gate, posting.fail_on)
         return Ended(running.exit_code or decided, summary)
 

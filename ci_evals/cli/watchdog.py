@@ -61,6 +61,10 @@ class Service(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """End what requests have started."""
+        ...
+
 
 class _Watched(NamedTuple):
     """This process, if it is the child of a watchdog.
@@ -210,7 +214,8 @@ class _Parent(Thread):
         self._has_ended = Event()
 
     def end(self, writer: BinaryIO, status: int, *, interrupted: bool) -> None:
-        """Have the requests that the child has left answered, then its end judged.
+        """Have the requests that the child has left answered, then its end judged; after a signal,
+        end at once.
 
         Args:
             writer: another end of the pipe from the child. A process that code under test has left
@@ -219,7 +224,14 @@ class _Parent(Thread):
             interrupted: a signal was passed on to it.
         """
         self._has_ended.set()
-        _send(writer, {"status": status, "interrupted": interrupted})
+        # A second signal ends the child at once, before it can prove anything. Without one, code
+        # under test has chosen this status.
+        if interrupted and status in EXIT_CODES.values():
+            self.exit_code, self.is_done = status, True
+            if self._service is not None:  # nobody waits for its answer any more
+                self._service.close()
+        else:
+            _send(writer, {"status": status})
 
     def run(self) -> None:
         try:
@@ -245,18 +257,11 @@ class _Parent(Thread):
             case {"exit_code": int() as code, "running": list() as running}:
                 self.exit_code, self._has_proof = code, True
                 Thread(target=self._end_lingering, args=(running,), daemon=True).start()
-            case {"status": int() as status, "interrupted": bool() as interrupted}:
+            case {"status": int() as status}:
                 if not self._has_proof:
-                    self.exit_code = self._judge(status, interrupted=interrupted)
+                    self.exit_code = self._opened.report_unproven(status)
                 return True
         return False
-
-    def _judge(self, status: int, *, interrupted: bool) -> int:
-        # A second signal ends the child at once, before it can prove anything. Without one, code
-        # under test has chosen this status.
-        if interrupted and status in EXIT_CODES.values():
-            return status
-        return self._opened.report_unproven(status)
 
     @property
     def _opened(self) -> Service:
@@ -379,7 +384,8 @@ if sys.platform == "win32":
         status = child.wait()
         # Nobody knows whether there was a signal: the console sends them.
         parent.end(os.fdopen(to_parent, "wb"), status, interrupted=True)
-        parent.join()
+        while not parent.is_done:
+            parent.join(1.0)
         return parent.exit_code
 
 else:

@@ -441,11 +441,17 @@ class Fixtures:
         return await _tear_down_all([self._shared.pop(key) for key in keys])
 
     async def close(self) -> Sequence[str]:
-        """Tear down the remaining fixtures, the last one first; return why teardowns failed.
+        """Tear down the remaining fixtures: those of different cells side by side, then those of
+        the suite, the last one first. Return why teardowns failed.
 
         If it is cancelled, a further call tears down the rest.
         """
-        failures: list[str] = []
+        of_cells: dict[tuple[Any, ...], list[_OpenFixture]] = {}
+        for key in [key for key in self._shared if key[1:]]:
+            of_cells.setdefault(key[1:], []).append(self._shared.pop(key))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_tear_down_all(opened)) for opened in of_cells.values()]
+        failures = [failure for task in tasks for failure in task.result()]
         while self._shared:
             _, opened = self._shared.popitem()
             failures += await _tear_down_all([opened])

@@ -22,11 +22,25 @@ from ci_evals.user_code.targets import is_importing
 T = TypeVar("T")
 
 
+UNWIND_S = 30.0
+"""Seconds after a signal's report, in which runs end and all fixtures are torn down."""
+LEFTOVER_S = 2.0
+"""Seconds in which tasks that code under test has left behind may end."""
+
+
 class Stop:
-    """A request to end a run, with its reason. The run's task is cancelled after it."""
+    """A request to end a run, with its reason.
+
+    Attributes:
+        reason: why the run ends; None until then.
+        run: what makes runs.
+        report: returns the results so far. It is set once runs are planned, and may be called at
+            any point at which the run waits.
+    """
 
     reason: str | None = None
     run: Run | None = None
+    report: Callable[[], Any] | None = None
 
     def request(self, reason: str) -> None:
         self.reason = reason
@@ -38,8 +52,10 @@ class StoppableRun:
     """Runs work on an event loop of its own until it ends or the first SIGINT, SIGTERM or SIGHUP
     stops it.
 
-    The handlers stay until the context ends, so that a second signal can end the process while
-    reports are written. The journal is intact at any moment.
+    After a signal, the results so far are returned at once; the runs under way and the fixtures are
+    ended when this is closed, so that what hangs there costs no report. Handlers stay until then: a
+    first signal never interrupts the writing of reports, and a second one ends the process. The
+    journal is intact at any moment.
 
     Args:
         around: makes the context in which code under test runs.
@@ -51,6 +67,7 @@ class StoppableRun:
         self._runner = asyncio.Runner()
         self._signals = _Signals(self.stop.request)
         self._handled = ExitStack()
+        self._work: asyncio.Task[Any] | None = None
 
     @property
     def exit_code(self) -> int | None:
@@ -62,22 +79,54 @@ class StoppableRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._handled.close()
-        if self._signals.received is None:
-            # Closing waits for threads and tasks that code under test left behind. After a signal,
-            # they must not keep the process from ending.
-            with self._around():
-                self._runner.close()
+        with self._handled, self._around():
+            loop = self._runner.get_loop()
+            if not self._runner.run(self._end_tasks()):
+                # Not by the runner, which waits for threads that code under test has left behind.
+                self._runner.run(loop.shutdown_asyncgens())
+                loop.close()
+            else:
+                # They ignore their cancellation. The loop stays as it is until the process ends,
+                # and says nothing of them then.
+                loop.set_exception_handler(lambda _loop, _context: None)
+                kill_all()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`; if a signal cancels it first, the process ends."""
+        """Return the result of `work`, or what `Stop.report` returns after a signal; if there is
+        nothing to report yet, the process ends.
+        """
         with self._around():
-            try:
-                return self._runner.run(self._signals.cancel(work))
-            except asyncio.CancelledError:
-                if self._signals.received is not None:
-                    _exit_at_once(self._signals.received)
+            return self._runner.run(self._run(work))
+
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        self._work = asyncio.create_task(work)
+        waiting = asyncio.create_task(asyncio.wait([self._work]))
+        try:
+            await self._signals.cancel(waiting)
+        except asyncio.CancelledError:
+            if self._signals.received is None:
                 raise
+        if self._work.done() and not self._work.cancelled():
+            return self._work.result()  # type: ignore[no-any-return]  # of `work`
+        self._work.cancel()
+        assert self._signals.received is not None
+        if self.stop.report is None:
+            await asyncio.wait([self._work], timeout=UNWIND_S)
+            _exit_at_once(self._signals.received)
+        return self.stop.report()  # type: ignore[no-any-return]  # what `work` returns
+
+    async def _end_tasks(self) -> bool:
+        """Let the work end, and cancel tasks that code under test has left behind; return True if
+        some of them go on.
+        """
+        if self._work is not None:
+            await asyncio.wait([self._work], timeout=UNWIND_S)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            _, left = await asyncio.wait(left, timeout=LEFTOVER_S)
+        return bool(left)
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
@@ -85,10 +134,14 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
     signals = _Signals(lambda _: None)
     with asyncio.Runner() as runner, signals.handle(runner.get_loop()):
         try:
-            return runner.run(signals.cancel(work))
+            return runner.run(_cancel_at(signals, work))
         finally:
             if signals.received is not None:
                 _exit_at_once(signals.received)
+
+
+async def _cancel_at(signals: "_Signals", work: Coroutine[Any, Any, T]) -> T:
+    return await signals.cancel(asyncio.create_task(work))
 
 
 class _Signals:
@@ -104,9 +157,9 @@ class _Signals:
         self._on_first = on_first
         self._task: asyncio.Task[Any] | None = None
 
-    async def cancel(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work`; the first signal cancels it, even one received before it started."""
-        self._task = task = asyncio.create_task(work)
+    async def cancel(self, task: asyncio.Task[T]) -> T:
+        """Return the result of a task, which the first signal cancels, even an earlier one."""
+        self._task = task
         if self.received is not None:
             task.cancel()
         return await task
@@ -118,6 +171,8 @@ class _Signals:
             if self.received is not None:
                 _exit_at_once(which)
             self.received = which
+            if self._task is not None and self._task.done():
+                return  # the reports are under way
             self._on_first(which.name)
             if self._task is not None and is_importing():
                 # An import of the team's code blocks the event loop, which would otherwise cancel

@@ -7,14 +7,16 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from aiohttp import web
 from fakes.chat import completion
 from fakes.http_server import FakeServer, never, serving
+from leftovers import report_in
 from processes import ci_evals, environment, finished, start, until
-from suites import chat, echo_cases, write_suite
+from suites import AGENT, chat, echo_cases, write_suite
 
 from ci_evals.engine.journal import is_torn, read_results
 from ci_evals.model.result import Result
@@ -186,7 +188,7 @@ async def test_programs_and_what_they_started_are_gone_afterwards(
     assert ended.code == 143
     await until(lambda: not any(map(alive, pids)))
     assert journaled(tmp_path) == []
-    assert (tmp_path / "ci-evals-results" / "report.json").exists() == (signals == 1)
+    assert report_in(tmp_path / "ci-evals-results")["interrupted"] == "SIGTERM"
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
@@ -228,7 +230,8 @@ async def test_the_second_signal_ends_at_once_and_the_journal_is_whole(
     ended = await finished(process)
     assert ended.code == code
     assert [result.status for result in journaled(tmp_path)] == ["passed", "passed"]
-    assert not (tmp_path / "ci-evals-results" / "report.json").exists()
+    # The first one has left the report.
+    assert report_in(tmp_path / "ci-evals-results")["interrupted"] == which.name
 
 
 async def test_the_report_is_written_though_a_thread_never_ends(tmp_path: Path) -> None:
@@ -334,3 +337,131 @@ async def test_ctrl_c_before_anything_runs_is_quiet(tmp_path: Path) -> None:
     ended = await finished(process)
     assert ended.code == 130
     assert ended.err.strip() == ""
+
+
+HOLDS_REPORTS = """
+import os, pathlib, signal
+
+sync = os.fsync
+
+def hold(file):
+    if os.readlink(f"/proc/self/fd/{file}").endswith(".partial"):
+        arrived, noted = os.pipe()
+        os.set_blocking(noted, False)
+        signal.set_wakeup_fd(noted)
+        pathlib.Path("writing").touch()
+        os.read(arrived, 1)  # until there is a signal
+        os.fsync = sync
+    sync(file)
+
+def answer(question):
+    os.fsync = hold
+    return question
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at /proc")
+@each_signal
+async def test_a_signal_while_reports_are_written_costs_none_of_them(
+    which: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.py").write_text(HOLDS_REPORTS)
+    write_suite(tmp_path, providers=[AGENT])
+    process = await start(tmp_path, "run")
+    await until((tmp_path / "writing").exists)
+    process.send_signal(which)
+    ended = await finished(process)
+    assert ended.code == code
+    assert "Traceback" not in ended.err
+    out = tmp_path / "ci-evals-results"
+    report = report_in(out)
+    assert report["interrupted"] is None, "all runs had ended"
+    assert len(report["results"]) == len(journaled(tmp_path)) > 0
+    assert ET.parse(out / "junit.xml").getroot().get("failures") == "0"
+    for name in ("report.html", "summary.md"):
+        assert (out / name).stat().st_size > 100
+    assert "written: ci-evals-results/report.html" in ended.err
+    assert "PASS" in ended.out
+
+
+TOGETHER = """
+import pathlib, time
+
+def order():
+    yield {}
+    pathlib.Path(f"down-{id(object())}-{time.monotonic_ns()}").touch()
+    while len(list(pathlib.Path().glob("down-*"))) < 12:
+        time.sleep(0.01)
+    is_reported = pathlib.Path("ci-evals-results/report.html").exists()
+    pathlib.Path(f"torn-down-{time.monotonic_ns()}").write_text(str(is_reported))
+
+def answer(question):
+    pathlib.Path(f"asked-{question}").touch()
+    time.sleep(600)
+"""
+
+
+def noted_in(folder: Path, pattern: str) -> list[str]:
+    return [path.read_text() for path in folder.glob(pattern)]
+
+
+@pytest.mark.parametrize("scope", ["run", "case"])
+async def test_after_a_signal_the_report_comes_first_and_teardowns_run_side_by_side(
+    scope: str, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.py").write_text(TOGETHER)
+    setup = {"python": "agent:order", "scope": scope}
+    cases = echo_cases(12)
+    write_suite(tmp_path, cases, providers=[AGENT], setup=setup, max_concurrency=12, timeout_s=600)
+    process = await start(tmp_path, "run")
+    await until(lambda: len(list(tmp_path.glob("asked-*"))) == 12)
+    process.send_signal(signal.SIGTERM)
+    ended = await finished(process)
+    assert ended.code == 143
+    assert report_in(tmp_path / "ci-evals-results")["interrupted"] == "SIGTERM"
+    assert noted_in(tmp_path, "torn-down-*") == ["True"] * 12
+
+
+STUBBORN_TASKS = """
+import asyncio, pathlib
+
+async def forever():
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pathlib.Path("cancelled").touch()
+
+async def fixture():
+    yield {}
+    await forever()
+
+async def leave_a_task(question):
+    asyncio.get_running_loop().forever = asyncio.create_task(forever())
+    return question
+
+async def answer(question):
+    return question
+"""
+
+
+@pytest.mark.parametrize("signals", [0, 1])
+@pytest.mark.parametrize("ignores", ["fixture", "task"])
+async def test_a_command_ends_though_its_code_ignores_every_cancellation(
+    ignores: str, signals: int, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.py").write_text(STUBBORN_TASKS)
+    settings: dict[str, Any] = {}
+    if ignores == "fixture":
+        settings["setup"] = {"python": "agent:fixture", "timeout_s": 0.5}
+    function = {"fixture": "answer", "task": "leave_a_task"}[ignores]
+    write_suite(tmp_path, providers=[{**AGENT, "target": f"agent:{function}"}], **settings)
+    process = await start(tmp_path, "run", constants={"ci_evals.engine.interrupt.UNWIND_S": 0.5})
+    await until((tmp_path / "cancelled").exists)
+    if signals:
+        process.send_signal(signal.SIGTERM)
+    ended = await finished(process)
+    assert ended.code in ((143, 0) if signals else (0,))
+    assert "Traceback" not in ended.err
+    assert "Task was destroyed" not in ended.err
+    assert len(report_in(tmp_path / "ci-evals-results")["results"]) > 0

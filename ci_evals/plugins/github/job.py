@@ -60,6 +60,10 @@ class GitHubJob(Job):
         with self._job_log.stop_commands(), listen(hide):
             yield
 
+    def lift_guard(self) -> AbstractContextManager[None]:
+        """Let the host print commands within the context."""
+        return self._job_log.resume_commands()
+
     def fold(self, title: str) -> AbstractContextManager[None]:
         """Fold the output within the context, under a title."""
         return self._job_log.fold(title)

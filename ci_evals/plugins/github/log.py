@@ -52,6 +52,19 @@ class JobLog:
             say(self._stream, f"::{token}::\n")
 
     @contextmanager
+    def resume_commands(self) -> Iterator[None]:
+        """Let commands through that another process prints within the context."""
+        if self._token is None:
+            yield
+            return
+        before, self._token = self._token, uuid4().hex
+        say(self._stream, f"::{before}::\n")
+        try:
+            yield
+        finally:
+            say(self._stream, f"::stop-commands::{self._token}\n")
+
+    @contextmanager
     def fold(self, title: str) -> Iterator[None]:
         """Fold the output within the context, under a title."""
         self.write_commands(command("group", " ".join(title.split())))
