@@ -589,6 +589,8 @@ def credentials_of(environ: Mapping[str, str]) -> list[str]:
         return []
     patterns = CREDENTIALS.get(variable)
     if patterns is None:
+        if HOSTS.problem(variable):
+            return []  # the command says so
         patterns = HOSTS[variable].credentials
     return [name for name in environ if any(fnmatchcase(name, pattern) for pattern in patterns)]
 

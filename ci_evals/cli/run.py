@@ -154,18 +154,11 @@ def run_and_report(
                 report, compared_with = running.run(work)
             end_if_forked()  # only the command itself reports
             console.remark(*_missing_parts(invocation, report))
-            # A shard has a share of the cells by chance, and the bars are of the whole suite: only
-            # one without any graded run is reported as an error (docs/decisions/0028).
             if invocation.shard:
                 _describe_shard(invocation.shard, report, console)
-                no_evidence = report.totals.planned > 0 and not report.totals.graded
-                code = 0
-                if report.interrupted or no_evidence:
-                    code = 3
-                found = outcome(report)
-                host.publish_shard(str(invocation.shard), suite.name, found, posting)
+                host.publish_shard(str(invocation.shard), suite.name, outcome(report), posting)
                 job.finish_shard(invocation.shard, report)
-                return Ended(running.exit_code or code)
+                return Ended(running.exit_code or _code_of_shard(report))
 
             confirm_runs = suite.confirm_runs
             summary = summarize(report, suite.gate, compared_with, confirm_runs=confirm_runs)
@@ -183,7 +176,10 @@ def run_and_report(
                     host.publish(report_file, out, posting)
             else:
                 _suggest_commands(summary, suite, console)
-        decided = exit_code(summary.verdict, suite.gate, posting.fail_on)
+        verdict = summary.verdict
+        if host.name:
+            job.say([f"{VERDICTS[verdict.status].upper()}: {verdict.reason}"])
+        decided = exit_code(verdict, suite.gate, posting.fail_on)
         return Ended(running.exit_code or decided, summary)
 
 
@@ -359,6 +355,18 @@ def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None
         console.remark(f"{note.label.lower()}: {note.text}")
     name = f"shard {shard} of {report.suite.name}"
     console.remark(f"{name}: {outcome(report)}; no verdict: `ci-evals merge` gives it")
+
+
+def _code_of_shard(report: SuiteReport) -> int:
+    """Return the exit code of a shard.
+
+    It has a share of the cells by chance, and the bars are of the whole suite: only one that did
+    not end or has no graded run is an error (docs/decisions/0028).
+    """
+    no_evidence = report.totals.planned > 0 and not report.totals.graded
+    if report.interrupted or no_evidence:
+        return 3
+    return 0
 
 
 def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:

@@ -74,6 +74,8 @@ VERDICT_MARKS: Mapping[VerdictStatus, str] = {
     "fail": "❌",
     "error": "⚠️",
 }
+CLAIM_MARK = "❔"
+"""The mark of a verdict `pass` that nobody has checked."""
 _MARKS: Mapping[GroupKind, str] = {
     "regressed": "🔴",
     "errored": "⚠️",
@@ -141,23 +143,42 @@ class Links:
         return link(place, f"{self.source}/{quote(case.file)}#L{case.line}")
 
 
-def comment_document(summary: Summary, links: Links = Links()) -> "Document":
-    """Return one suite's section of the comment on a pull request."""
+def comment_document(
+    summary: Summary, links: Links = Links(), *, is_claim: bool = False
+) -> "Document":
+    """Return one suite's section of the comment on a pull request.
+
+    Args:
+        summary: the report and its verdict.
+        links: the pages that it links to.
+        is_claim: code that nobody trusts may have written the report, as that of a fork: the second
+            line says so, and a verdict `pass` has no green mark.
+    """
     found = findings(summary)
+    mark = VERDICT_MARKS[summary.verdict.status]
+    if is_claim and summary.verdict.status == "pass":
+        mark = CLAIM_MARK
     suite = summary.report.suite.name
     shortest: list[str] = []
     for reason in (_SENTENCE_CHARACTERS, 300, 100, 30):
         for name in (80, 30):
-            headline = _headline(found, reason)
+            headline = _headline(found, reason, mark=mark)
             shortest.append(fill("### {} · {}", headline, code(one_line(suite, name))))
-    shortest.append(f"### {verdict_title(summary.verdict.status)}")
+    shortest.append(f"### {mark} {VERDICTS[summary.verdict.status]}")
     results = "results"
     if links.page is None:
         results = "results (unzip, then open report.html)"
     pages = {"run": links.run, results: links.artifact, **summary.base_links}
     return Document(
         _environment().get_template("comment.md.j2"),
-        {"found": found, "links": links, "pages": pages, "version": __version__},
+        {
+            "found": found,
+            "is_claim": is_claim,
+            "links": links,
+            "mark": mark,
+            "pages": pages,
+            "version": __version__,
+        },
         _blocks(found, links, _ASKED_CHARACTERS),
         shortest,
     )
@@ -677,8 +698,13 @@ def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _headline(found: Findings, characters: int = _SENTENCE_CHARACTERS) -> Markdown:
-    """`❌ 2 cases regressed: refund, cancel`; each piece has at most `characters`."""
+def _headline(
+    found: Findings, characters: int = _SENTENCE_CHARACTERS, *, mark: str | None = None
+) -> Markdown:
+    """`❌ 2 cases regressed: refund, cancel`; each piece has at most `characters`.
+
+    `mark` replaces that of the verdict.
+    """
     name_characters = min(characters, _BRIEF_CHARACTERS)
 
     def own(text: str) -> Markdown:
@@ -691,7 +717,7 @@ def _headline(found: Findings, characters: int = _SENTENCE_CHARACTERS) -> Markdo
         return code(one_line(text, name_characters))
 
     text = join_sentence(found.headline, name, own)
-    mark = VERDICT_MARKS[found.summary.verdict.status]
+    mark = mark or VERDICT_MARKS[found.summary.verdict.status]
     return Markdown(keep_units(f"{mark} {_capitalize(text)}"))
 
 

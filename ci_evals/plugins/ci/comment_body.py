@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from ci_evals.format import short_sha
 from ci_evals.gate.bars import VerdictStatus
-from ci_evals.reports.markdown import VERDICT_MARKS, code
+from ci_evals.reports.markdown import CLAIM_MARK, VERDICT_MARKS, code
 
 MAX_BYTES: Final = 65_000
 """GitHub's limit is 262,144 bytes, and 65,536 characters on older servers; GitLab's, 1,000,000
@@ -25,7 +25,7 @@ _HEAD = re.compile(r"<!-- ci-evals:comment v1 scope=(?P<scope>\S*) write=(?P<wri
 _START = re.compile(
     r"<!-- ci-evals:section suite=(?P<suite>\S*) job=(?P<job>\S*) part=(?P<part>\S*)"
     r" run=(?P<run>[0-9]{1,19}) attempt=(?P<attempt>[0-9]{1,19}) sha=(?P<sha>[0-9a-f]*)"
-    r" write=(?P<write>[0-9a-f]*) state=(?P<state>pass|borderline|fail|error|running) -->"
+    r" write=(?P<write>[0-9a-f]*) state=(?P<state>pass|borderline|fail|error|running|claimed) -->"
 )
 _END: Final = "<!-- ci-evals:end -->"
 _MARKER = re.compile(r"<!--(\s*)ci-evals(?=:)", re.IGNORECASE)
@@ -33,10 +33,17 @@ _BROKEN_MARKER = r"<!--\1ci-evals "
 _LINE_ENDS = re.compile(r"\r\n?")
 
 
-State = VerdictStatus | Literal["running"]
-"""The verdict of a section, or that its run is under way."""
+State = VerdictStatus | Literal["running", "claimed"]
+"""The verdict of a section, that its run is under way, or that a fork claims to pass."""
 
-_WORST_FIRST: Final[tuple[State, ...]] = ("fail", "error", "borderline", "running", "pass")
+_WORST_FIRST: Final[tuple[State, ...]] = (
+    "fail",
+    "error",
+    "borderline",
+    "running",
+    "claimed",
+    "pass",
+)
 
 
 class SectionId(NamedTuple):
@@ -102,6 +109,8 @@ class Section(NamedTuple):
         """The symbol of its state: ✅, ❌ …"""
         if self.state == "running":
             return "⏳"
+        if self.state == "claimed":
+            return CLAIM_MARK
         return VERDICT_MARKS[self.state]
 
     @property

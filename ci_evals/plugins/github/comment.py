@@ -242,7 +242,7 @@ def comment_from_run(
                     search = Search(source.name, pull.base.ref, pull.base.sha, run.head_sha)
                     summary = await _judge(github, report, baseline, search, folder, suites)
                     page = pages.get(page_name(source.name, report.suite.name))
-                    contribution = _contribution(summary, run, source, page)
+                    contribution = _contribution(summary, run, source, page, context.repository)
                     if mode == "changes" and not has_changes(summary):
                         contribution = replace(contribution, replaces_only=True)
                     contributions.append(contribution)
@@ -408,12 +408,29 @@ def _mark_unverified(summary: Summary, why: str = "") -> Summary:
 
 
 def _contribution(
-    summary: Summary, run: WorkflowRun, artifact: Artifact, page: Artifact | None
+    summary: Summary,
+    run: WorkflowRun,
+    artifact: Artifact,
+    page: Artifact | None,
+    repository: str | None,
 ) -> Contribution:
     """Return the section for a report in an artifact of the run.
 
-    The text of the link to its page says that the pull request's own job wrote that.
+    It says that a fork's own job claims this, and the text of the link to its page says that the
+    pull request's own job wrote that.
+
+    Args:
+        summary: the report and its verdict.
+        run: the run.
+        artifact: where the report was.
+        page: the page that the run has uploaded.
+        repository: `owner/name` of the repository that the run is for.
     """
+    head = run.head_repository
+    is_fork = head is None or head.full_name.casefold() != (repository or "").casefold()
+    state: State = summary.verdict.status
+    if is_fork and state == "pass":
+        state = "claimed"
     source = None
     if run.head_repository is not None:
         server = run.html_url.removesuffix(urlsplit(run.html_url).path)
@@ -423,8 +440,8 @@ def _contribution(
         text = "open the report that the pull request's own job wrote"
         links = replace(links, page=artifact_url(run.html_url, page), page_text=text)
     section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
-    document = comment_document(summary, links)
-    return Contribution(section, _stamp_of_run(run), summary.verdict.status, document.render)
+    document = comment_document(summary, links, is_claim=is_fork)
+    return Contribution(section, _stamp_of_run(run), state, document.render)
 
 
 def _stamp_of_run(run: WorkflowRun) -> Stamp:

@@ -12,7 +12,7 @@ from ci_evals.dependencies import touched
 from ci_evals.errors import CiEvalsError, HostError, Problem, StorageError
 from ci_evals.files import file_name, write_atomically
 from ci_evals.format import without_commands
-from ci_evals.gate.bars import VERDICTS, VerdictStatus
+from ci_evals.gate.bars import VerdictStatus
 from ci_evals.git import GitError
 from ci_evals.hosts import (
     ChangedFiles,
@@ -210,25 +210,22 @@ class GitHubActions(Host):
                 self._log(posting).warn(posted.warning)
 
     def publish(self, report: Path, folder: Path, posting: Posting) -> None:
-        """Set the outputs, show summary and annotations, post the comment, and print the verdict.
+        """Set the outputs, show summary and annotations, and post the comment.
 
         Problems with writing or posting are warnings. After a signal nothing is posted: GitHub
         kills a cancelled job within seconds, and a newer run may already comment.
         """
-        log = self._log(posting)
         summary = read_summary(report)
         self._published.append(summary)
         self._append_summary(summary_document(summary).render, posting)
         self._set_outputs(outputs(summary, folder), posting)
         self._hand_on_page(summary.report.suite.name, folder, posting)
         shown = (headline_notice(summary), *annotations(summary))
-        log.write_commands(annotation_commands(map(self._cleaned, shown)))
+        self._log(posting).write_commands(annotation_commands(map(self._cleaned, shown)))
         wanted = self._context.event == "pull_request" and not summary.report.was_signalled
         mode = posting.comment
         if wanted and mode != "off":
             self._comment(summary, folder, mode, posting)
-        verdict = summary.verdict
-        log.say([self._clean(f"{VERDICTS[verdict.status].upper()}: {verdict.reason}")])
 
     def publish_shard(self, shard: str, suite: str, outcome: str, posting: Posting) -> None:
         """Show in the job's summary that a shard gives no verdict."""

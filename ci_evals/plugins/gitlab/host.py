@@ -11,7 +11,7 @@ from typing import Final, TextIO
 from ci_evals.dependencies import touched
 from ci_evals.errors import CiEvalsError, HostError, Problem
 from ci_evals.files import write_atomically
-from ci_evals.gate.bars import VERDICTS, VerdictStatus
+from ci_evals.gate.bars import VerdictStatus
 from ci_evals.git import GitError
 from ci_evals.hosts import (
     ChangedFiles,
@@ -199,7 +199,7 @@ class GitLabCI(Host):
                 self._log(posting).warn(posted.warning)
 
     def publish(self, report: Path, folder: Path, posting: Posting) -> None:
-        """Write the code-quality report, post the note, and print the verdict.
+        """Write the code-quality report, and post the note.
 
         Problems with writing or posting are warnings. After a signal nothing is posted.
         """
@@ -209,8 +209,6 @@ class GitLabCI(Host):
         wanted = self._context.merge_request and not summary.report.was_signalled
         if wanted and mode != "off":
             self._comment(summary, folder, mode, posting)
-        verdict = summary.verdict
-        self._say(f"{VERDICTS[verdict.status].upper()}: {verdict.reason}", posting)
 
     def report_unchanged(self, text: str, suite: str, posting: Posting) -> None:
         """Show why a suite was not run."""
