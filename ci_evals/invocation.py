@@ -13,6 +13,7 @@ from ci_evals.engine.runner import Run
 from ci_evals.errors import UsageError
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
+from ci_evals.gate.verdict import FailOn
 from ci_evals.model.case import Case
 from ci_evals.model.plan import (
     CellKey,
@@ -25,6 +26,7 @@ from ci_evals.model.plan import (
 from ci_evals.model.report import Checkout, MainCost, RunOnMain, SuiteInfo
 from ci_evals.model.result import Result
 from ci_evals.model.ruler import MainRules, StoredAnswers
+from ci_evals.model.settings import SuiteSettings
 from ci_evals.release import __version__
 from ci_evals.suite.types import CheckedSuite
 
@@ -137,6 +139,7 @@ class Invocation:
         on_default_branch: True on the default branch; None if that is unknown.
         job_revision: the commit that the job was started for; None if that is unknown.
         runs_of_main: main's number of runs of cases that have fewer here, by their ids.
+        fail_on: the verdict on which the job fails, if not as the suite says.
     """
 
     suite: CheckedSuite
@@ -167,6 +170,12 @@ class Invocation:
     on_default_branch: bool | None = None
     job_revision: str | None = None
     runs_of_main: Mapping[str, int] = field(default_factory=dict)
+    fail_on: FailOn | None = None
+
+    @property
+    def settings(self) -> SuiteSettings:
+        """The settings of the suite, with those from outside of it."""
+        return replace(self.suite.settings, fail_on=self.fail_on or "")
 
     @property
     def runs_plan_of_main(self) -> bool:
@@ -231,6 +240,7 @@ class Invocation:
             job_revision=self.job_revision,
             confirm_runs=suite.confirm_runs,
             provider_kinds=suite.provider_kinds,
+            fail_on=self.fail_on,
         )
 
 

@@ -496,7 +496,11 @@ class _Session:
                 from ci_evals.ruling import Ruling
 
                 self._ruling = Ruling.of(main.name, rules, invocation.suite)
-                self._compare_settings(main.name, invocation.suite.settings, rules.settings)
+                theirs = rules.settings
+                if isinstance(invocation.baseline, Baseline) and invocation.baseline.settings:
+                    # Main's suite doesn't say what its workflow sets.
+                    theirs = replace(theirs, fail_on=invocation.baseline.settings.fail_on)
+                self._compare_settings(main.name, invocation.settings, theirs)
                 return
             self._note_lack_of_rules(main, rules)
         base = invocation.baseline
@@ -520,7 +524,7 @@ class _Session:
     @property
     def _shown_settings(self) -> SuiteSettings:
         """The settings of the change without secrets, as reports have them."""
-        return self.redactor.clean(self.invocation.suite.settings)
+        return self.redactor.clean(self.invocation.settings)
 
     def _may_differ(self) -> bool:
         """Return True unless the suite is that of main's newest report."""

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from uuid import uuid4
 
 import click
@@ -49,7 +49,7 @@ from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
-from ci_evals.gate.verdict import exit_code
+from ci_evals.gate.verdict import FailOn, exit_code, strictest
 from ci_evals.git import ask_git
 from ci_evals.hosts import (
     ArtifactNames,
@@ -139,6 +139,7 @@ def run_and_report(
         if host.name or baseline == "auto":
             job.say(previous.notes)
         invocation = _add_previous(invocation, previous, host, job)
+        invocation = replace(invocation, fail_on=posting.fail_on)
         if needs_recording:
             recording = _recording(invocation.replay, previous.recording, Path(scratch), job)
             invocation = replace(invocation, replay=recording)
@@ -179,8 +180,7 @@ def run_and_report(
         verdict = summary.verdict
         if host.name:
             job.say([f"{VERDICTS[verdict.status].upper()}: {verdict.reason}"])
-        decided = exit_code(verdict, suite.gate, posting.fail_on)
-        return Ended(running.exit_code or decided, summary)
+        return Ended(running.exit_code or _exit_code(summary, posting.fail_on), summary)
 
 
 def _report_file(summary: Summary, suite: CheckedSuite, out: Path, folder: Path) -> Path:
@@ -355,6 +355,21 @@ def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None
         console.remark(f"{note.label.lower()}: {note.text}")
     name = f"shard {shard} of {report.suite.name}"
     console.remark(f"{name}: {outcome(report)}; no verdict: `ci-evals merge` gives it")
+
+
+def _exit_code(summary: Summary, fail_on: FailOn | None) -> int:
+    """Return the exit code of a verdict, by main's settings where the change's are weaker.
+
+    Args:
+        summary: the report and its verdict.
+        fail_on: fail on this verdict or worse; None leaves that to the suite.
+    """
+    report = summary.report
+    if report.changed_settings is not None:
+        for change in report.changed_settings.weaker:
+            if change.what == "fail_on":
+                fail_on = cast("FailOn", change.main)
+    return exit_code(summary.verdict, strictest(report, summary.comparison, summary.gate), fail_on)
 
 
 def _code_of_shard(report: SuiteReport) -> int:

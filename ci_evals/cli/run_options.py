@@ -226,8 +226,8 @@ def names_main(against: str) -> bool:
 
 
 def main_to_run(against: str, baseline: BaselineChoice, host: Host, *, calls: bool) -> str:
-    """Return what to run alongside: `auto` for the base that the host knows, `off` if it knows one
-    and is not to, or a revision; empty if nothing is to be run.
+    """Return what to run alongside: `auto` for the base that the host knows, `off` if nothing is to
+    be compared although it knows one, or a revision; empty if nothing is to be run.
 
     Args:
         against: the option.
@@ -235,8 +235,14 @@ def main_to_run(against: str, baseline: BaselineChoice, host: Host, *, calls: bo
         host: the CI system.
         calls: False for a command that calls nothing, or leaves the comparison to another.
     """
-    if names_main(against) or (calls and host.name and baseline == "auto"):
+    if names_main(against):
         return against
+    if not calls or not host.name:
+        return ""
+    if baseline == "auto":
+        return against
+    if baseline == "none":  # a change may have written that into its workflow
+        return "off"
     return ""
 
 

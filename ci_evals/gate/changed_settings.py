@@ -31,6 +31,7 @@ _LIMITS: Final = (
     "max_latency_increase",
 )
 """The rules of which a higher value, or none, lets more pass."""
+_FAIL_ON: Final = ("borderline", "fail", "never")
 _STRICTEST_FIRST: Final[Mapping[str, tuple[object, ...]]] = {
     "on_borderline": ("fail", "warn"),
     "on_regression": ("fail", "net", "warn"),
@@ -61,6 +62,7 @@ def compare_settings(
         *_compare_numbers(here, main),
         *_compare_budgets(here.budget, main.budget),
         *_compare_gates(here.gate, main.gate),
+        *_compare_fail_on(here, main),
         *_compare_cases(here, main, is_selection=is_selection),
     ]
     if None not in (here.setup, main.setup) and here.setup != main.setup:
@@ -94,6 +96,27 @@ def runs_of_main(here: SuiteSettings, main: SuiteSettings) -> Mapping[str, int]:
 
 def _most_runs(settings: SuiteSettings) -> int:
     return max(settings.runs or 0, settings.max_runs or 0)
+
+
+def fails_on(settings: SuiteSettings) -> str:
+    """Return the mildest verdict on which a job with these settings fails: `borderline`, `fail` or
+    `never`.
+    """
+    if settings.fail_on:
+        return settings.fail_on
+    if settings.gate.on_borderline == "fail":
+        return "borderline"
+    return "fail"
+
+
+def _compare_fail_on(here: SuiteSettings, main: SuiteSettings) -> Iterator[ChangedSetting]:
+    """Yield the difference if it comes from outside of the suite; the gate has the other one."""
+    if here.fail_on is None or main.fail_on is None or here.fail_on == main.fail_on:
+        return
+    mine, theirs = fails_on(here), fails_on(main)
+    if mine != theirs:
+        weaker = _FAIL_ON.index(mine) > _FAIL_ON.index(theirs)
+        yield ChangedSetting(what="fail_on", here=mine, main=theirs, weaker=weaker)
 
 
 # Providers.

@@ -116,7 +116,7 @@ def decide(
         comparison: the comparison with the baseline, or the reason why there is none; None if
             nobody asked for one.
     """
-    rules = _share_confidence(report, gate or Gate())
+    rules = _share_confidence(report, strictest(report, comparison, gate) or Gate())
     if report.unchecked:
         scopes = judge_scopes(report, _tallies(report), rules, luck_in_common(report, comparison))
         return _unchecked_verdict(report, scopes)
@@ -168,7 +168,7 @@ def comparison_verdict(
     """Decide by the comparison alone, without the report's own bars."""
     if report.unchecked:
         return _unchecked_verdict(report)
-    rules = _share_confidence(report, gate or Gate())
+    rules = _share_confidence(report, strictest(report, comparison, gate) or Gate())
     if not isinstance(comparison, Comparison) or not comparison.compared:
         sentence = cause_sentence("not compared", report, rules, comparison)
         return Verdict(status="error", leading="not compared", sentence=sentence)
@@ -294,6 +294,33 @@ def luck_in_common(
     known = base.overdispersion
     matched = match_variants(variants_of(keys), base.variants)
     return {variant: known[theirs] for variant, theirs in matched.items() if theirs in known}
+
+
+def strictest(
+    report: SuiteReport, comparison: Comparison | NoComparison | None, gate: Gate | None
+) -> Gate | None:
+    """Return the rules with main's `require_baseline` and `on_unchecked`, where these are stricter.
+
+    A change must not decide for itself what becomes of a verdict that could not be had.
+
+    Args:
+        report: the report, which may have main's rules.
+        comparison: what it is compared with, whose rules count otherwise.
+        gate: the change's rules.
+    """
+    main: Gate | None = None
+    if report.ruler is not None:
+        main = report.ruler.gate
+    elif isinstance(comparison, Comparison):
+        main = comparison.baseline.gate
+    if main is None:
+        return gate
+    own = gate or Gate()
+    if main.require_baseline is True or own.require_baseline is False:
+        own = replace(own, require_baseline=main.require_baseline)
+    if main.on_unchecked == "error":
+        own = replace(own, on_unchecked="error")
+    return own
 
 
 def _share_confidence(report: SuiteReport, rules: Gate) -> Gate:

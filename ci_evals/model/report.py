@@ -65,7 +65,8 @@ class SuiteInfo:
     `failed_before` are the ids of cases that were not selected and did not pass in their last run.
     `on_default_branch` and `job_revision`, the commit that the job was started for, are None if no
     CI system reports them. `confirm_runs` are the further runs of a suspect, and `provider_kinds`
-    the `type` of each provider and stage; both are unknown in older reports.
+    the `type` of each provider and stage. `fail_on` is the verdict on which the job fails, if the
+    command line or the environment says so. All three are unknown in older reports.
     """
 
     name: str
@@ -88,6 +89,7 @@ class SuiteInfo:
     job_revision: str | None = None
     confirm_runs: ConfirmRuns | None = None
     provider_kinds: Mapping[str, str] = field(default_factory=dict)
+    fail_on: Literal["fail", "borderline", "never"] | None = None
 
     @property
     def given_run_id(self) -> str | None:

@@ -71,6 +71,8 @@ class SuiteSettings:
         setup: identifies what sets up every run.
         budget: the limits of an invocation.
         against: identifies how main's code runs alongside.
+        fail_on: the verdict on which the job fails by the command line or the environment; empty if
+            these don't say.
     """
 
     gate: Gate
@@ -82,6 +84,7 @@ class SuiteSettings:
     setup: str | None = None
     budget: Budget | None = None
     against: str | None = None
+    fail_on: str | None = None
 
     def without_identities(self) -> "SuiteSettings":
         """Return the settings with the kinds of providers alone."""
@@ -109,6 +112,7 @@ SettingName = Literal[
     "runs",
     "confirm_runs",
     "main alongside",
+    "fail_on",
     "budget",
     "gate",
     "bar",

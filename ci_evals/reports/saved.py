@@ -226,6 +226,7 @@ class SavedReport:
             providers=providers,
             cases=cases,
             confirm_runs=self.suite.confirm_runs,
+            fail_on=self.suite.fail_on or "",
         )
 
 

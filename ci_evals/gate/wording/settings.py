@@ -9,7 +9,18 @@ from ci_evals.model.settings import ChangedSetting, ChangedSettings, SettingName
 
 MAX_NAMED = 3
 _ONE_BY_ONE = frozenset(
-    {"kind", "runs", "confirm_runs", "budget", "main alongside", "gate", "bar", "setup", "against"}
+    {
+        "against",
+        "bar",
+        "budget",
+        "confirm_runs",
+        "fail_on",
+        "gate",
+        "kind",
+        "main alongside",
+        "runs",
+        "setup",
+    }
 )
 """The settings that have a value to be shown, or are not of a provider or a case."""
 

@@ -382,7 +382,7 @@ async def test_code_that_was_not_run_stays_unchecked_whatever_the_report_says_of
     command = [sys.executable, "-c", "import sys; print('the input', sys.stdin.read())"]
     agent = {"name": "agent", "type": "command", "command": command}
     fork = await fork_of(repository, wrong=(), cases=("input",), providers=[agent])
-    assert (await fork.text()).startswith("### ✅")
+    assert (await fork.text()).startswith("### ❔")
 
     def pretend_to_be_a_model(report: Document) -> None:
         report["suite"] |= {"own_code": [], "without_secrets": False}
@@ -402,7 +402,7 @@ async def test_a_run_without_a_usable_report_withdraws_what_the_comment_said(
     fork = await fork_of(repository, wrong=())
     assert (await fork.comment()).code == 0
     (comment,) = comments(fake)
-    assert "### ✅" in comment.body
+    assert "### ❔" in comment.body
 
     fake.state.pulls[NUMBER].head_sha = LATER
     run = fake.state.add_run(
@@ -422,7 +422,7 @@ async def test_a_run_without_a_usable_report_withdraws_what_the_comment_said(
     ended = await later.comment(forge=forge or (lambda _report: None))
     assert ended.code == 1
     (comment,) = comments(fake)
-    assert "✅" not in comment.body
+    assert "❔" not in comment.body
     assert "### ⚠️ No verdict: this run has left no usable report" in comment.body
 
 

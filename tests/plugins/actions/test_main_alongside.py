@@ -89,12 +89,14 @@ class Job:
         (folder / ".git" / "info" / "exclude").write_text(ignored)
         self.state = repository.state
 
-    async def leave_report_of_main(self, files: Mapping[str, str] = {}) -> None:
+    async def leave_report_of_main(
+        self, files: Mapping[str, str] = {}, code: int = 0, **changes: str
+    ) -> None:
         """Run the evals of a push to main, with some files of the job's own."""
         self.fetch(self.story.main)
         write_files(self.checkout.folder, files)
-        main = await self.checkout.push(self.story.main, before=self.story.old)
-        assert main.ended.code == 0, main.ended.err
+        main = await self.checkout.push(self.story.main, before=self.story.old, **changes)
+        assert main.ended.code == code, main.ended.err
 
     async def pull_request(
         self, head: str, *arguments: str, run: StoredRun | None = None, **changes: str
@@ -240,14 +242,15 @@ async def test_a_merge_group_is_compared_with_its_base(
     assert comments(fake) == []
 
 
-@pytest.mark.parametrize("way", ["the option", "the variable", "main's file"])
+@pytest.mark.parametrize("way", ["the option", "the variable", "no baseline", "main's file"])
 async def test_it_can_be_switched_off(
     tmp_path: Path, fake: FakeGitHub, server: GitServer, way: str
 ) -> None:
     settings = {"against": "off"} if way == "main's file" else {}
     job = open_job(tmp_path, fake, server, **settings)
     job.fetch(f"refs/pull/{NUMBER}/merge")
-    arguments = ("--against", "off") if way == "the option" else ()
+    options = {"the option": ("--against", "off"), "no baseline": ("--baseline", "none")}
+    arguments = options.get(way, ())
     against = "off" if way == "the variable" else ""
     ended = await job.pull_request(job.story.head, *arguments, CI_EVALS_AGAINST=against)
     assert ended.ended.code == 1, "the bars are the suite's own"
@@ -257,9 +260,14 @@ async def test_it_can_be_switched_off(
     assert (weaker in " ".join(ended.ended.out.split())) == (way != "main's file")
 
 
+@pytest.mark.parametrize("option", [("--against", "off"), ("--baseline", "none")])
 @pytest.mark.parametrize("has_report", [True, False], ids=["a report", "no report"])
 async def test_a_change_that_switches_main_off_is_no_pass(
-    tmp_path: Path, fake: FakeGitHub, server: GitServer, has_report: bool
+    tmp_path: Path,
+    fake: FakeGitHub,
+    server: GitServer,
+    has_report: bool,
+    option: tuple[str, str],
 ) -> None:
     """Its workflow does, and its check passes everything."""
     job = open_job(tmp_path, fake, server)
@@ -269,10 +277,52 @@ async def test_a_change_that_switches_main_off_is_no_pass(
     cases = [{**case, "expect": [{"not_empty": True}]} for case in (APPLE, BREAD)]
     write_suite(job.checkout.folder, cases, **SHOP)
     job.state = Repository(job.checkout.folder).state
-    ended = await job.pull_request(job.story.head, "--against", "off")
+    ended = await job.pull_request(job.story.head, *option)
     assert ended.outputs["verdict"] == "borderline"
     (comment,) = comments(fake)
     assert "main's code is switched off outside of the suite" in unescape(comment.body)
+
+
+@pytest.mark.parametrize(
+    ("jobs_fail_on", "code", "shown"),
+    [
+        (("", "never"), 1, "fail_on never (fail)"),
+        (("never", "never"), 0, ""),
+        (("never", ""), 1, "fail_on fail (never)"),
+    ],
+    ids=["weaker", "the same", "stricter"],
+)
+async def test_what_a_job_fails_on_counts_as_main_has_it(
+    tmp_path: Path,
+    fake: FakeGitHub,
+    server: GitServer,
+    jobs_fail_on: tuple[str, str],
+    code: int,
+    shown: str,
+) -> None:
+    of_main, here = jobs_fail_on
+    job = open_job(tmp_path, fake, server)
+    await job.leave_report_of_main(CI_EVALS_FAIL_ON=of_main)
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    ended = await job.pull_request(job.story.head, CI_EVALS_FAIL_ON=here)
+    assert (ended.ended.code, ended.outputs["verdict"]) == (code, "fail")
+    (comment,) = comments(fake)
+    text = unescape(comment.body)
+    assert shown in text
+    assert ("fail_on" in text) == bool(shown)
+
+
+async def test_what_no_verdict_comes_to_counts_as_main_has_it(
+    tmp_path: Path, fake: FakeGitHub, server: GitServer
+) -> None:
+    job = open_job(tmp_path, fake, server, gate={"require_baseline": True})
+    await job.leave_report_of_main(code=3)  # the first report has nothing to be compared with
+    job.fetch(f"refs/pull/{NUMBER}/merge")
+    cases = [{"id": "pear", "input": "pear", "expect": [{"not_empty": True}]}]
+    write_suite(job.checkout.folder, cases, **SHOP)
+    job.state = Repository(job.checkout.folder).state
+    ended = await job.pull_request(job.story.head)
+    assert (ended.ended.code, ended.outputs["verdict"]) == (3, "error")
 
 
 @pytest.mark.parametrize("of_main", ["auto", "off"])
