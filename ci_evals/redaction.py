@@ -50,6 +50,8 @@ _KEYS = {  # their beginning, and the pattern of the rest
     **dict.fromkeys(("AKIA", "ASIA"), "[A-Z0-9]{16,}"),  # AWS
     "xox": "[a-z]-[A-Za-z0-9-]{16,}",  # Slack
     "hf_": "[A-Za-z0-9]{16,}",  # Hugging Face
+    **dict.fromkeys(("glcbt-", "glpat-"), "[A-Za-z0-9_-]{16,}"),  # GitLab
+    "eC1hY2Nlc3MtdG9rZW46": "[A-Za-z0-9+/]{16,}=*",  # base64 of `x-access-token:`, in git's config
 }
 _KEY = "|".join(f"{re.escape(start)}{rest}" for start, rest in _KEYS.items())
 _BEARER = (

@@ -2,9 +2,11 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
@@ -20,43 +22,46 @@ _NARROWEST = 40
 _WIDTH_OF_LOG = 120
 
 
-def environment() -> Mapping[str, str]:
-    """Return the environment that the command was started with."""
-    original: Mapping[str, str] | None = click.get_current_context().find_root().obj
+def environment() -> MutableMapping[str, str]:
+    """Return the environment that the command was started with, without the job's credentials."""
+    original: MutableMapping[str, str] | None = click.get_current_context().find_root().obj
     if original is None:
         return os.environ
     return original
 
 
-class Environment(dict[str, str]):
-    """The variables of a command, and the credentials of its job, which its parent keeps.
+def reveal_credentials(environ: MutableMapping[str, str], files: Iterable[Path]) -> None:
+    """Add the credentials of the job that files name to an environment, then ask for no more.
 
-    A credential is asked of the parent when a suite names it. It is never listed.
+    To be called before code of a suite is imported: from then on, the parent tells none.
+
+    Args:
+        environ: the environment of the command.
+        files: suite files, which may not exist.
     """
+    if not withheld_names():
+        return
+    text = ""
+    for file in files:
+        with suppress(OSError, UnicodeError):
+            text += file.read_text("utf-8")
+    named = [name for name in withheld_names() if f"${{{name}" in text]
+    environ.update(_reveal(named))
+    ask_parent({"do": "seal"})
 
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and self._learn(name))
 
-    def __missing__(self, name: str) -> str:
-        if self._learn(name):
-            return self[name]
-        raise KeyError(name)
+def ask_for_credentials() -> Mapping[str, str]:
+    """Return the credentials of the job, for a command that runs no code of a suite."""
+    return _reveal(withheld_names())
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of a variable, or `default`."""
-        if name in self:
-            return self[name]
-        return default
 
-    def _learn(self, name: str) -> bool:
-        """Ask for a credential; return True if the parent tells it."""
-        if name not in withheld_names():
-            return False
+def _reveal(names: Iterable[str]) -> Mapping[str, str]:
+    found = {}
+    for name in names:
         value = ask_parent({"do": "reveal", "arguments": [name]})["value"]
-        if value is None:
-            return False
-        self[name] = value
-        return True
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def host_of(environ: Mapping[str, str]) -> "Host | None":
@@ -65,8 +70,7 @@ def host_of(environ: Mapping[str, str]) -> "Host | None":
     Args:
         environ: the environment of the command.
     """
-    # A copy has what is listed, which is everything but the credentials.
-    local: Host | None = find_host(dict(environ))
+    local: Host | None = find_host(environ)
     if local is None or not is_watched():
         return local
     from ci_evals.cli.job_host import DistantHost
@@ -88,7 +92,7 @@ class Console:
         host: the CI system; None on any other machine.
     """
 
-    environ: Mapping[str, str]
+    environ: MutableMapping[str, str]
     stdout: TextIO
     stderr: TextIO
     output: str = "table"
@@ -104,9 +108,16 @@ class Console:
         return cls(environ, sys.stdout, sys.stderr, output, quiet, host=host)
 
     @property
-    def log(self) -> TextIO:
+    def log_name(self) -> Literal["stdout", "stderr"]:
         """The stream for a CI system's log: stderr with JSON, as a program reads stdout then."""
         if self.output == "json":
+            return "stderr"
+        return "stdout"
+
+    @property
+    def log(self) -> TextIO:
+        """That stream."""
+        if self.log_name == "stderr":
             return self.stderr
         return self.stdout
 

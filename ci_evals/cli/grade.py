@@ -54,6 +54,9 @@ def grade(
     Example:
       ci-evals grade traces.jsonl --suite evals.yaml
     """
+    posting = Posting(comment="off", log=console.log_name)
+    if console.host is not None:
+        console.host.note_section("", posting)
     suite = options.load_named_suite(config, Overrides(out=out), offline=True, judging=True)
     recorded = chain.from_iterable(read_traces(path, match) for path in traces)
     matched = match_traces(recorded, suite.cases)
@@ -82,6 +85,5 @@ def grade(
         run_id=uuid4().hex,
         files=suite.out,
     )
-    posting = Posting(comment="off")
     ended = run_and_report(invocation, console, posting, ArtifactNames(RESULTS))
     return ended.exit_code

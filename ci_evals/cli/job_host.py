@@ -5,7 +5,6 @@ parent (`watchdog.py`), which loads nothing of a suite: it looks for earlier res
 a verdict from the report that the command has left.
 """
 
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from ci_evals.cli.watchdog import ask_parent
 from ci_evals.errors import HostError, Problem, StorageError
+from ci_evals.format import describe_status
 from ci_evals.hosts import (
     ChangedFiles,
     Earlier,
@@ -29,6 +29,7 @@ from ci_evals.hosts import (
 )
 from ci_evals.model.report import Checkout
 from ci_evals.providers.subprocess import kill_all
+from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import find_host
 from ci_evals.streams import flush_streams, say
 from ci_evals.suite.types import CheckedSuite
@@ -94,7 +95,13 @@ class DistantHost(Host):
         ask_parent({"do": "note", "arguments": [sent]})
 
     def report_error(self, problems: Sequence[Problem], fallback: Mapping[str, str] | None) -> None:
-        ask_parent({"do": "report", "arguments": [to_jsonable_python(problems), fallback]})
+        cleaned = self._redactor.clean(tuple(problems))
+        ask_parent({"do": "report", "arguments": [to_jsonable_python(cleaned), fallback]})
+
+    @property
+    def _redactor(self) -> Redactor:
+        """Takes out what this command knows: the parent has loaded no suite."""
+        return Redactor(sensitive_values(self.environ))
 
     # Asked of the parent.
 
@@ -133,10 +140,10 @@ class DistantHost(Host):
         self._ask(super().publish_shard, shard, suite, outcome, posting)
 
     def report_unchanged(self, text: str, suite: str, posting: Posting) -> None:
-        self._ask(super().report_unchanged, text, suite, posting)
+        self._ask(super().report_unchanged, self._redactor.clean_text(text), suite, posting)
 
     def report_problems(self, problems: Sequence[Problem], suite: str, posting: Posting) -> None:
-        self._ask(super().report_problems, problems, suite, posting)
+        self._ask(super().report_problems, self._redactor.clean(problems), suite, posting)
 
     def report_all(
         self, not_run: Mapping[str, str], folder: Path, posting: Posting, *, broken: bool
@@ -186,6 +193,8 @@ _OFFERED: Final = frozenset(
     )
 )
 """The methods of a host that a command may have called."""
+_BEFORE_CODE: Final = frozenset(("fetch", "find_main"))
+"""Those that run git in folders that the command names, so not once code under test may do that."""
 
 
 class HostService:
@@ -201,15 +210,16 @@ class HostService:
         self._section: Sequence[Any] | None = None
         """The last arguments of `note_section`, as JSON."""
         self._has_noted = False
-        self._has_begun = False
+        self._is_sealed = False
 
     def answer(self, request: Any) -> Any:
         """Do what a request says, and return the answer, or the error."""
         match request:
+            case {"do": "seal"}:
+                self._is_sealed = True
+                return {"value": None}
             case {"do": "reveal", "arguments": [str() as name]}:
-                # A suite that names a credential gets it as it is loaded, and code under test
-                # cannot ask for one later.
-                return {"value": None if self._has_begun else self._environ.get(name)}
+                return {"value": None if self._is_sealed else self._environ.get(name)}
             case {"do": "note", "arguments": [section]}:
                 self._has_noted, self._section = True, section
                 return {"value": None}
@@ -223,18 +233,14 @@ class HostService:
                 shown = {**posting, "log": "stderr"}  # next to the error
                 return self._call("report_problems", [problems, suite, shown])
             case {"do": str() as name, "arguments": list() as arguments, "options": options} if (
-                name in _OFFERED
+                name in _OFFERED and not (self._is_sealed and name in _BEFORE_CODE)
             ):
-                self._has_begun = self._has_begun or name == "begin"
                 return self._call(name, arguments, options)
         return {"bug": f"{request!r:.200} is no request"}
 
     def report_unproven(self, status: int) -> int:
         """Report that the command ended without a verdict, and return the exit code."""
-        how = f"exit status {status}"
-        if status < 0:
-            how = signal.Signals(-status).name
-        text = _LOST.format(how=how)
+        text = _LOST.format(how=describe_status(status).removeprefix("killed by "))
         if self._host is None:
             say(sys.stderr, f"error: {text}\n")
             return 3

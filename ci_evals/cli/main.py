@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import click
 from click.core import ParameterSource
 
-from ci_evals.cli.console import Environment, host_of
+from ci_evals.cli.console import host_of
 from ci_evals.cli.help import write_sections
-from ci_evals.cli.watchdog import end_if_forked, prove_exit_code
+from ci_evals.cli.watchdog import end_if_forked, is_watched, prove_exit_code
 from ci_evals.errors import (
     EXIT_CODES,
     CiEvalsError,
@@ -25,7 +25,7 @@ from ci_evals.errors import (
 )
 from ci_evals.format import closest, number_of
 from ci_evals.redaction import Redactor, sensitive_values
-from ci_evals.registry import COMMANDS
+from ci_evals.registry import COMMANDS, credentials_of
 from ci_evals.streams import flush_streams, prepare_streams, say
 
 if TYPE_CHECKING:
@@ -140,7 +140,10 @@ def _variables_of(command: click.Command) -> Iterator[str]:
 def main() -> NoReturn:
     """Run a command in this process, and exit."""
     prepare_streams()
-    environ = Environment(os.environ)  # code under test may change it
+    environ = dict(os.environ)  # code under test may change it
+    if not is_watched():  # its parent would have taken them out
+        for name in credentials_of(environ):
+            del os.environ[name]
     host = None
     folder = Path()
     try:
@@ -157,7 +160,7 @@ def main() -> NoReturn:
         text = redactor.clean_text(failure.text)
         if host:
             problems = redactor.clean(failure.problems)
-            _report(host, text, problems, folder)
+            code = _report(host, failure._replace(text=text, problems=problems), folder)
         elif text:
             say(sys.stderr, f"{text}\n")
     flush_streams()
@@ -181,29 +184,46 @@ def _working_folder() -> Path:
         raise UsageError("the working folder has been removed: change to another one") from None
 
 
-def _report(host: "Host", text: str, problems: Sequence[Problem], folder: Path) -> None:
+def _report(host: "Host", failure: "_Failure", folder: Path) -> int:
     """Show the error that ended the command, also in place of a verdict that it was to give.
 
     Args:
         host: the CI system.
-        text: the error, for the log.
-        problems: the error, for annotations; empty after a signal.
+        failure: the error; after a signal, it has no problems.
         folder: where relative files of problems start.
+
+    Returns:
+        The exit code.
     """
-    host.print_error(text, problems, folder)
-    if problems:
-        host.report_error(problems, _posting_of(sys.argv[1:]))
+    try:
+        host.print_error(failure.text, failure.problems, folder)
+        if failure.problems:
+            host.report_error(failure.problems, _posting_of(sys.argv[1:]))
+    except KeyboardInterrupt:  # while it is posted
+        return 130
+    return failure.exit_code
 
 
 def _posting_of(arguments: Sequence[str]) -> Mapping[str, str] | None:
     """Return how the verdict of a command line would be published, even of a wrong one; None if it
     gives none.
     """
-    name, *others = arguments
-    if name not in ("run", "merge"):
-        return None
-    # Options that are wrong, and all that follow an unknown one, count as not given.
-    given = COMMANDS[name].make_context(name, list(others), resilient_parsing=True).params
+    match arguments:
+        case ["grade", *_]:
+            return {"comment": "off"}
+        case ["run" | "merge" as name, *others]:
+            pass
+        case _:
+            return None
+    # Options that are wrong or unknown count as not given.
+    context = COMMANDS[name].make_context(
+        name,
+        list(others),
+        resilient_parsing=True,
+        ignore_unknown_options=True,
+        allow_extra_args=True,
+    )
+    given = context.params
     posting = {name: given[name] for name in ("artifact", "comment") if given.get(name)}
     if given.get("shard"):  # its verdict is left to the merge
         posting["comment"] = "off"

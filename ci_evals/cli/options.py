@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from ci_evals.cli.console import Console, environment
+from ci_evals.cli.console import Console, environment, reveal_credentials
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.files import check_folder
 from ci_evals.redaction import Redactor, learn, secret_values
@@ -214,6 +214,7 @@ def load_named_suite(
         ConfigError: it cannot be used.
     """
     path = config or find_config(Path())
+    reveal_credentials(environment(), [path])
     try:
         suite = load_suite(path, environment(), overrides, offline=offline, judging=judging)
     except ConfigError as error:

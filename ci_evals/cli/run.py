@@ -5,7 +5,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from uuid import uuid4
 import click
 
 from ci_evals.cli import options, run_options
-from ci_evals.cli.console import Console
+from ci_evals.cli.console import Console, reveal_credentials
 from ci_evals.cli.run_options import RunRequest, main_to_run, names_main
 from ci_evals.cli.suites import (
     Selection,
@@ -25,8 +25,8 @@ from ci_evals.cli.suites import (
     load_suites_of_job,
     select,
 )
-from ci_evals.cli.watchdog import end_if_forked
-from ci_evals.engine.interrupt import StoppableRun
+from ci_evals.cli.watchdog import end_if_forked, expect_end
+from ci_evals.engine.interrupt import END_S, StoppableRun, deferred_signals
 from ci_evals.engine.journal import (
     JOURNAL,
     Header,
@@ -113,6 +113,7 @@ def run_and_report(
     baseline: BaselineChoice = "none",
     *,
     needs_recording: bool = False,
+    is_one_of_several: bool = False,
 ) -> Ended:
     """Run a suite, compare it with its baseline, decide and report.
 
@@ -124,6 +125,7 @@ def run_and_report(
         baseline: what to compare with.
         needs_recording: True if nothing can be called, so that answers come from
             `invocation.replay`, else from the base branch's journal.
+        is_one_of_several: other suites follow, or came before.
     """
     suite = invocation.suite
     host = _host(console)
@@ -177,6 +179,10 @@ def run_and_report(
                     host.publish(report_file, out, posting)
             else:
                 _suggest_commands(summary, suite, console)
+            # Code under test may block as it ends.
+            code = running.exit_code or _exit_code(summary, posting.fail_on)
+            expect_end(END_S, None if is_one_of_several else code)
+        expect_end(None)
         verdict = summary.verdict
         if host.name:
             job.say([f"{VERDICTS[verdict.status].upper()}: {verdict.reason}"])
@@ -272,9 +278,11 @@ def run_each(
     for name, why in not_run.items():
         cleaned = console.clean(redactor.clean_text(why))
         not_run[name] = one_line(cleaned, 1000)
-    _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
-    _host(console).note_section(None, posting)
-    _host(console).report_all(not_run, out, posting, broken=bool(errors))
+    with deferred_signals() as received:
+        _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
+        _host(console).note_section(None, posting)
+        _host(console).report_all(not_run, out, posting, broken=bool(errors))
+    codes += [EXIT_CODES[which] for which in received]
     if errors:
         if not isinstance(errors[0], ConfigError):
             raise errors[0]
@@ -422,6 +430,16 @@ def _open_main(named: Sequence[Path], against: str, console: Console) -> "OpenMa
 
     opening = open_main_of_job(against, find_configs(named), _host(console))
     return click.get_current_context().with_resource(opening)
+
+
+def _reveal_credentials(configs: Sequence[Path], main: "OpenMain | None", console: Console) -> None:
+    """Get the credentials of the job that a suite names, or main's, before its code is imported."""
+    files = list(configs)
+    if main is not None and main.main is not None:
+        for path in configs:
+            with suppress(ValueError):  # it is outside of the checkout
+                files.append(main.main.worktree.counterpart(path))
+    reveal_credentials(console.environ, files)
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
@@ -605,13 +623,13 @@ def run_command(
         return watch_suites(find_configs(named), out, arguments, console)
     if lack := missing_host(console.environ):
         console.warn(f"nothing is posted, and no baseline is looked for: this CI system {lack}")
-    if console.output == "json":
-        posting = replace(posting, log="stderr")
+    posting = replace(posting, log=console.log_name)
     _host(console).note_section("", posting_of(posting, request.shard))
     # Shards leave the comparison to the merge, and what only replays calls nothing.
     calls = request.shard is None and request.replay is None
     against = main_to_run(request.against, request.baseline, _host(console), calls=calls)
     main = _open_main(named, against, console)
+    _reveal_credentials(find_configs(named), main, console)
     # Cases are selected once all suites are known: an id or a tag may be in only one of them.
     all_cases = replace(overrides, **ALL_CASES)
     suites, without_secrets = load_suites_of_job(
@@ -728,6 +746,7 @@ def _run_suite(
         ArtifactNames(base, attempts=posting.artifact, suites=suites),
         "none" if names_main(request.against) else request.baseline,
         needs_recording=lacks_secrets,
+        is_one_of_several=is_one_of_several,
     )
 
 
@@ -777,12 +796,12 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
-    if console.output == "json":
-        posting = replace(posting, log="stderr")
+    posting = replace(posting, log=console.log_name)
     _host(console).note_section("", posting)
     named = (config,) if config else ()
     against = main_to_run(against, baseline, _host(console), calls=run_missing)
     main = _open_main(named, against, console)
+    _reveal_credentials(find_configs(named), main, console)
     suite, without_secrets = load_suite_of_job(
         config, overrides, _host(console), offline=not run_missing
     )

@@ -22,20 +22,22 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Event, Thread, Timer
-from types import FrameType
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, Thread, Timer
+from types import FrameType, MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 from ci_evals.errors import EXIT_CODES
 from ci_evals.format import join_first
 from ci_evals.registry import credentials_of
-from ci_evals.streams import say
+from ci_evals.streams import prepare_streams, say
 
 _PIPES = "_CI_EVALS_WATCHDOG"
 """The variable that tells a child on Windows, which is not forked, that it is one."""
-_STARTED_WITHOUT = "_CI_EVALS_CREDENTIALS"
-"""The variable that tells a process that it was started again without the job's credentials."""
+_CREDENTIALS = "_CI_EVALS_CREDENTIALS"
+"""The variable that tells a process, which was started again without the job's credentials, the
+pipe that they are in, and their names.
+"""
 _KILLED = 137  # the exit code that shells report for SIGKILL
 _MOST_NAMED = 3
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # prctl(2)
@@ -83,6 +85,7 @@ class _Watched(NamedTuple):
 
 
 _watched: _Watched | None = None
+_asking = Lock()
 
 
 def watch(
@@ -97,6 +100,7 @@ def watch(
         command: runs the command, calls `prove_exit_code` and exits.
         open_service: makes what answers requests, from the environment with the job's credentials.
     """
+    prepare_streams()  # first: where stdout is closed, a pipe would get its number
     credentials = _take_credentials()
     sys.exit(_run_in_child(command, credentials, open_service))
 
@@ -110,7 +114,7 @@ def prove_exit_code(code: int) -> None:
 
 def is_watched() -> bool:
     """Return True if this process has a parent that answers requests."""
-    return _watched is not None
+    return _watched is not None and _watched.pid == os.getpid()
 
 
 def withheld_names() -> frozenset[str]:
@@ -121,10 +125,32 @@ def withheld_names() -> frozenset[str]:
 
 
 def ask_parent(request: Any) -> Any:
-    """Return the answer of the parent's `Service` to a request. Both are JSON values."""
-    assert _watched is not None
-    _send(_watched.requests, {"request": request})
-    return json.loads(_watched.answers.get())
+    """Return the answer of the parent's `Service` to a request. Both are JSON values.
+
+    Raises:
+        RuntimeError: this process is a fork of the command, or has no parent.
+    """
+    if _watched is None or _watched.pid != os.getpid():
+        raise RuntimeError("only the command itself has a parent that answers")
+    with _asking:  # else two threads could take each other's answer
+        _send(_watched.requests, {"request": request})
+        while True:
+            # On Windows, nothing interrupts a wait without a limit.
+            with suppress(Empty):
+                return json.loads(_watched.answers.get(timeout=1.0))
+
+
+def expect_end(within_s: float | None, code: int | None = None) -> None:
+    """Tell the parent to end this process if it says nothing more within some time.
+
+    To be called before code under test is closed, which may block for ever.
+
+    Args:
+        within_s: the time; None to wait as before.
+        code: the exit code that holds then; None if there is no verdict yet.
+    """
+    if _watched is not None and _watched.pid == os.getpid():
+        _send(_watched.requests, {"within_s": within_s, "code": code})
 
 
 def end_if_forked() -> None:
@@ -205,6 +231,8 @@ class _Parent(Thread):
         """What the child has proved, or what its end comes to."""
         self.is_done = False
         self._has_proof = False
+        self._code_if_stuck: int | None = None
+        self._patience = Timer(0, kill)  # not started
         self._requests = requests
         self._answers = answers
         self._open_service = open_service
@@ -214,8 +242,8 @@ class _Parent(Thread):
         self._has_ended = Event()
 
     def end(self, writer: BinaryIO, status: int, *, interrupted: bool) -> None:
-        """Have the requests that the child has left answered, then its end judged; after a signal,
-        end at once.
+        """Judge the end of the child, once the requests that it has left are answered; after a
+        signal, at once.
 
         Args:
             writer: another end of the pipe from the child. A process that code under test has left
@@ -236,18 +264,19 @@ class _Parent(Thread):
     def run(self) -> None:
         try:
             for line in self._requests:
-                if self._is_last(line):
+                if self._handle(line):
                     break
         finally:
             self.is_done = True
             self._on_end()
 
-    def _is_last(self, line: bytes) -> bool:
+    def _handle(self, line: bytes) -> bool:
         """Do what a line says; return True if it is about the end of the child."""
         try:
             message = json.loads(line)
         except ValueError:
             return False  # blank, or cut off
+        self._patience.cancel()
         match message:
             case {"request": request}:
                 answer = self._opened.answer(request)
@@ -257,8 +286,15 @@ class _Parent(Thread):
             case {"exit_code": int() as code, "running": list() as running}:
                 self.exit_code, self._has_proof = code, True
                 Thread(target=self._end_lingering, args=(running,), daemon=True).start()
+            case {"within_s": float() as within_s, "code": code}:
+                self._code_if_stuck = code
+                self._patience = Timer(within_s, self._kill)
+                self._patience.daemon = True
+                self._patience.start()
             case {"status": int() as status}:
-                if not self._has_proof:
+                if not self._has_proof and self._code_if_stuck is not None:
+                    self.exit_code = self._code_if_stuck
+                elif not self._has_proof:
                     self.exit_code = self._opened.report_unproven(status)
                 return True
         return False
@@ -284,16 +320,19 @@ class _Credentials(NamedTuple):
 
     Attributes:
         names: the variables that had them.
-        pipe: the end of a pipe from which they can be read once; None if there are none.
+        pipe: the end of a pipe from which they can be read once; None if there are none, or if no
+            process is forked from this one.
+        values: they themselves, where no process is forked.
     """
 
     names: frozenset[str] = frozenset()
     pipe: int | None = None
+    values: Mapping[str, str] = MappingProxyType({})
 
     def read(self) -> Mapping[str, str]:
         """Return the values by their names. To be called once, by the process that keeps them."""
         if self.pipe is None:
-            return {}
+            return self.values
         _prctl(_PR_SET_DUMPABLE, 0)  # no other process of this user may read its memory
         with os.fdopen(self.pipe, encoding="utf-8") as pipe:
             values: Mapping[str, str] = json.load(pipe)
@@ -311,26 +350,24 @@ def _take_credentials() -> _Credentials:
     The system keeps showing what a process was started with. If they are among that, this process
     starts itself again without them.
     """
-    if again := os.environ.pop(_STARTED_WITHOUT, ""):
-        pipe, *names = again.split(",")
+    if known := os.environ.pop(_CREDENTIALS, ""):
+        pipe, *names = known.split(",")
         return _Credentials(frozenset(names), int(pipe))
     values = {name: os.environ.pop(name) for name in credentials_of(os.environ)}
-    if not values:
-        return _Credentials()
+    if not values or sys.platform == "win32":
+        return _Credentials(frozenset(values), values=values)
     to_read, to_write = os.pipe()
     os.write(to_write, json.dumps(values).encode())
     os.close(to_write)
     if _shows_start(values):
         os.set_inheritable(to_read, True)  # noqa: FBT003  positional-only
-        os.environ[_STARTED_WITHOUT] = ",".join([str(to_read), *values])
+        os.environ[_CREDENTIALS] = ",".join([str(to_read), *values])
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  this command
     return _Credentials(frozenset(values), to_read)
 
 
 def _shows_start(values: Mapping[str, str]) -> bool:
     """Return True if other processes can see these variables in what this one was started with."""
-    if sys.platform == "win32":
-        return False
     try:
         started_with = Path("/proc/self/environ").read_bytes()
     except OSError:
@@ -370,7 +407,9 @@ if sys.platform == "win32":
         # The console script does not import from the working folder, and nor may the child.
         options = ["-P"] if sys.flags.safe_path else []
         again = [sys.executable, *options, "-m", "ci_evals", *sys.argv[1:]]
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the console sends a Ctrl-C to the child, too
+        interrupts: list[int] = []
+        # The console sends a Ctrl-C to the child, too.
+        signal.signal(signal.SIGINT, lambda number, _frame: interrupts.append(number))
         child = subprocess.Popen(again, env=environ, close_fds=False)  # noqa: S603  itself
         values = credentials.read()
         parent = _Parent(
@@ -382,8 +421,7 @@ if sys.platform == "win32":
         )
         parent.start()
         status = child.wait()
-        # Nobody knows whether there was a signal: the console sends them.
-        parent.end(os.fdopen(to_parent, "wb"), status, interrupted=True)
+        parent.end(os.fdopen(to_parent, "wb"), status, interrupted=bool(interrupts))
         while not parent.is_done:
             parent.join(1.0)
         return parent.exit_code
@@ -448,6 +486,7 @@ else:
                     ended, status = os.waitpid(child, os.WNOHANG)
                     if ended:
                         has_ended = True
+                        _kill_group(child)  # forks of code under test
                         ending = _describe_end(status, passed_on)
                         parent.end(writer, ending, interrupted=bool(passed_on))
                 case signal.SIGCHLD:

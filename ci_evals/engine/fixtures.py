@@ -446,15 +446,23 @@ class Fixtures:
 
         If it is cancelled, a further call tears down the rest.
         """
-        of_cells: dict[tuple[Any, ...], list[_OpenFixture]] = {}
-        for key in [key for key in self._shared if key[1:]]:
-            of_cells.setdefault(key[1:], []).append(self._shared.pop(key))
+        of_cells: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        for key in self._shared:
+            if key[1:]:
+                of_cells.setdefault(key[1:], []).append(key)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_tear_down_all(opened)) for opened in of_cells.values()]
+            tasks = [group.create_task(self._tear_down(keys)) for keys in of_cells.values()]
         failures = [failure for task in tasks for failure in task.result()]
         while self._shared:
             _, opened = self._shared.popitem()
             failures += await _tear_down_all([opened])
+        return failures
+
+    async def _tear_down(self, keys: Sequence[tuple[Any, ...]]) -> Sequence[str]:
+        """Tear down some shared fixtures, the last one first; return why teardowns failed."""
+        failures: list[str] = []
+        for key in reversed(keys):
+            failures += await _tear_down_all([self._shared.pop(key)])
         return failures
 
 

@@ -28,6 +28,10 @@ LEFTOVER_S = 2.0
 """Seconds in which tasks that code under test has left behind may end."""
 
 
+END_S = UNWIND_S + 4 * LEFTOVER_S
+"""Seconds in which a run that is closed must have ended."""
+
+
 class Stop:
     """A request to end a run, with its reason.
 
@@ -83,7 +87,6 @@ class StoppableRun:
             loop = self._runner.get_loop()
             if not self._runner.run(self._end_tasks()):
                 # Not by the runner, which waits for threads that code under test has left behind.
-                self._runner.run(loop.shutdown_asyncgens())
                 loop.close()
             else:
                 # They ignore their cancellation. The loop stays as it is until the process ends,
@@ -108,8 +111,9 @@ class StoppableRun:
                 raise
         if self._work.done() and not self._work.cancelled():
             return self._work.result()  # type: ignore[no-any-return]  # of `work`
+        if self._signals.received is None:
+            return self._work.result()  # type: ignore[no-any-return]  # it raises: it was cancelled
         self._work.cancel()
-        assert self._signals.received is not None
         if self.stop.report is None:
             await asyncio.wait([self._work], timeout=UNWIND_S)
             _exit_at_once(self._signals.received)
@@ -124,9 +128,39 @@ class StoppableRun:
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
-        if left:
-            _, left = await asyncio.wait(left, timeout=LEFTOVER_S)
+        loop = asyncio.get_running_loop()
+        left.add(asyncio.create_task(loop.shutdown_asyncgens()))
+        _, left = await asyncio.wait(left, timeout=LEFTOVER_S)
         return bool(left)
+
+
+@contextmanager
+def deferred_signals() -> Iterator[list[signal.Signals]]:
+    """Note the first SIGINT, SIGTERM or SIGHUP within the context, which goes on; the second ends
+    the process. Yield a list that gets it.
+    """
+    received: list[signal.Signals] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        which = signal.Signals(number)
+        if received:
+            _exit_at_once(which)
+        received.append(which)
+
+    with _handling(on_signal):
+        yield received
+
+
+@contextmanager
+def _handling(on_signal: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle signals within the context. Ignored ones (`nohup`) stay ignored."""
+    signals = [which for which in EXIT_CODES if signal.getsignal(which) is not signal.SIG_IGN]
+    before = {which: signal.signal(which, on_signal) for which in signals}
+    try:
+        yield
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
@@ -183,13 +217,8 @@ class _Signals:
             if self._task is not None:
                 loop.call_soon_threadsafe(self._task.cancel)
 
-        signals = [which for which in EXIT_CODES if signal.getsignal(which) is not signal.SIG_IGN]
-        before = {which: signal.signal(which, on_signal) for which in signals}
-        try:
+        with _handling(on_signal):
             yield
-        finally:
-            for which, handler in before.items():
-                signal.signal(which, handler)
 
 
 def _exit_at_once(which: signal.Signals) -> NoReturn:

@@ -21,6 +21,12 @@ _LOCK = "lock"
 _ATTEMPTS = 5
 _STALLED_S = 60
 """After so many seconds without a byte, fetching fails."""
+_WEB_ONLY = (
+    *("-c", "protocol.allow=never"),
+    *("-c", "protocol.http.allow=always"),
+    *("-c", "protocol.https.allow=always"),
+)
+"""A configured `url.*.insteadOf` must not turn an address into a program that gets credentials."""
 PACKAGES = ("node_modules", ".venv")
 """The folders of installed packages, which both sides share."""
 
@@ -198,7 +204,7 @@ def fetch_commit(sha: str, remote: Remote, repository: Path) -> None:
     gives_up = ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={_STALLED_S}")
     fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", remote.url, sha)
     with marked_variables() as marks:
-        git(*gives_up, *fetch, folder=repository, variables={**variables, **marks})
+        git(*_WEB_ONLY, *gives_up, *fetch, folder=repository, variables={**variables, **marks})
 
 
 def link_shared(worktree: Worktree, folder: Path, named: Sequence[str], *, packages: bool) -> None:

@@ -45,9 +45,11 @@ def child_environment(
         added: the variables of `against.env`.
     """
     named = set(_NAME.findall(suite))
-    kept = {name: value for name, value in environ.items() if not name.startswith(_NOT_MAINS)}
-    # Credentials of the job are not listed.
-    kept |= {name: environ[name] for name in named if name in environ}
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in named or not name.startswith(_NOT_MAINS)
+    }
     for name in _CHECKOUTS:
         if name in environ:
             kept[name] = str(worktree.folder)

@@ -54,8 +54,12 @@ class ReportError(StorageError):
         self.problem = problem
 
 
-def read_report(path: Path) -> SavedReport:
+def read_report(path: Path, redactor: Redactor | None = None) -> SavedReport:
     """Read one report.json, or the one in a folder.
+
+    Args:
+        path: where it is.
+        redactor: takes out what the process that wrote it did not know to be secret.
 
     Raises:
         ReportError: the file is missing or damaged, contradicts itself, or was written by another
@@ -68,6 +72,8 @@ def read_report(path: Path) -> SavedReport:
             limit = f"{MAX_REPORT_BYTES >> 20:,} MiB"
             raise ReportError(path, f"is larger than {limit}: no report of ci-evals is")
         content = path.read_bytes()
+        if redactor is not None:
+            content = redactor.clean_text(content.decode("utf-8", "replace")).encode()
     except FileNotFoundError:
         raise ReportError(path, f"there is no report: {_WHAT_TO_NAME}") from None
     except OSError as error:
@@ -128,13 +134,17 @@ def _advise_upgrade(content: bytes) -> str | None:
     return f"{written}; this one reads up to {SCHEMA_VERSION}: upgrade ci-evals here"
 
 
-def read_summary(path: Path) -> Summary:
+def read_summary(path: Path, redactor: Redactor | None = None) -> Summary:
     """Read one report.json, or the one in a folder, and judge its results again.
+
+    Args:
+        path: where it is.
+        redactor: see `read_report`.
 
     Raises:
         StorageError: see `read_report`.
     """
-    return read_report(path).summary
+    return read_report(path, redactor).summary
 
 
 def read_reports(path: Path) -> list[SavedReport]:

@@ -1,6 +1,5 @@
 """Loads a suite from a config file or a `Suite`: either a `CheckedSuite`, or every problem."""
 
-from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -236,8 +235,7 @@ class _Loader:
     ) -> None:
         self.folder = folder
         self.dotenv = read_dotenv(folder)
-        # Not copied: a mapping may learn a variable when it is looked up.
-        environ = ChainMap(environ, self.dotenv)  # type: ignore[arg-type]  # it is only read
+        environ = {**self.dotenv, **environ}
         self.sensitive = sensitive_variables(environ)
         self.interpolation = Interpolation(environ, offline=offline, verbatim=verbatim)
         self.provider_reader = ProviderReader(folder, self.interpolation)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -465,3 +466,52 @@ async def test_a_command_ends_though_its_code_ignores_every_cancellation(
     assert "Traceback" not in ended.err
     assert "Task was destroyed" not in ended.err
     assert len(report_in(tmp_path / "ci-evals-results")["results"]) > 0
+
+
+LINGERING_GENERATOR = """
+import asyncio, time
+
+async def forever():
+    try:
+        yield 1
+    finally:
+        {waits}
+
+async def answer(question):
+    global kept
+    kept = forever()
+    await anext(kept)
+    return question
+"""
+
+
+@pytest.mark.parametrize(
+    "waits", ["await asyncio.sleep(6000)", "time.sleep(6000)"], ids=["awaits", "blocks"]
+)
+async def test_a_generator_that_never_ends_keeps_no_command_alive(
+    waits: str, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.py").write_text(LINGERING_GENERATOR.format(waits=waits))
+    write_suite(tmp_path, providers=[AGENT])
+    constants = {"ci_evals.cli.run.END_S": 2.0, "ci_evals.engine.interrupt.LEFTOVER_S": 0.5}
+    ended = await ci_evals(tmp_path, "run", constants=constants)
+    assert ended.code == 0, ended.err
+    assert "Traceback" not in ended.err
+    assert report_in(tmp_path / "ci-evals-results")["verdict"]["status"] == "pass"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+async def test_what_code_under_test_has_forked_ends_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(
+        "import os, pathlib, time\n\n"
+        "def answer(question):\n"
+        "    if pid := os.fork():\n"
+        "        pathlib.Path('pid').write_text(str(pid))\n"
+        "        return question\n"
+        "    time.sleep(600)\n"
+    )
+    write_suite(tmp_path, providers=[AGENT])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.err
+    pid = int((tmp_path / "pid").read_text())
+    await until(lambda: not alive(pid))

@@ -7,7 +7,7 @@ from typing import Literal
 import click
 
 from ci_evals.cli import options
-from ci_evals.cli.console import Console
+from ci_evals.cli.console import Console, ask_for_credentials
 from ci_evals.cli.run_options import to_baseline
 from ci_evals.errors import HostError, StorageError
 from ci_evals.hosts import BaselineChoice
@@ -88,7 +88,8 @@ def comment(
         raise click.UsageError("RESULTS_DIR and --from-run cannot be combined")
 
     console = Console.of_process()
-    context = read_context(console.environ)
+    # It runs no code of a suite.
+    context = read_context({**console.environ, **ask_for_credentials()})
     if from_run is None:
         part = artifact or RESULTS
         outcome = _comment_on_results(

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TextIO
 
@@ -49,7 +50,7 @@ from ci_evals.plugins.github.step_files import (
     write_outputs,
 )
 from ci_evals.redaction import Redactor, sensitive_values
-from ci_evals.registry import FORMATS
+from ci_evals.registry import CREDENTIALS, FORMATS
 from ci_evals.reports.markdown import (
     problems_text,
     shard_text,
@@ -67,6 +68,7 @@ class GitHubActions(Host):
     """A job of GitHub Actions."""
 
     name = "GitHub Actions"
+    credentials = CREDENTIALS["GITHUB_ACTIONS"]
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         super().__init__(environ)
@@ -215,7 +217,8 @@ class GitHubActions(Host):
         Problems with writing or posting are warnings. After a signal nothing is posted: GitHub
         kills a cancelled job within seconds, and a newer run may already comment.
         """
-        summary = read_summary(report)
+        # The command does not know the job's token, so an answer may have it in any form.
+        summary = read_summary(report, self._redactor)
         self._published.append(summary)
         self._append_summary(summary_document(summary).render, posting)
         self._set_outputs(outputs(summary, folder), posting)
@@ -245,8 +248,7 @@ class GitHubActions(Host):
         """Show in the job's summary and in the comment that an error has ended the command, and set
         the verdict to `error`.
         """
-        redactor = Redactor(sensitive_values(self.environ))
-        located = redactor.clean(locate_problems(problems, Path.cwd(), self._root))
+        located = self._redactor.clean(locate_problems(problems, Path.cwd(), self._root))
 
         def render(**options: str | None) -> str:
             return problems_text(located, **options)  # type: ignore[arg-type]  # by keyword
@@ -355,7 +357,11 @@ class GitHubActions(Host):
         return replace(annotation, message=message, title=title)
 
     def _clean(self, text: str) -> str:
-        return Redactor(sensitive_values(self.environ)).clean_text(text)
+        return self._redactor.clean_text(text)
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        return Redactor(sensitive_values(self.environ))
 
     @property
     def _root(self) -> Path:

@@ -38,7 +38,7 @@ from ci_evals.plugins.gitlab.log import GitLabLog, without_sections
 from ci_evals.plugins.gitlab.note import links_of, post_summary, post_text
 from ci_evals.plugins.gitlab.quality import FILE, render
 from ci_evals.redaction import Redactor, sensitive_values
-from ci_evals.registry import FORMATS
+from ci_evals.registry import CREDENTIALS, FORMATS
 from ci_evals.reports.markdown import problems_text, progress_text, unchanged_text
 from ci_evals.reports.read import read_summary
 from ci_evals.reports.summary import Summary
@@ -53,6 +53,7 @@ class GitLabCI(Host):
     """A job of GitLab CI."""
 
     name = "GitLab CI"
+    credentials = CREDENTIALS["GITLAB_CI"]
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         super().__init__(environ)
@@ -203,7 +204,8 @@ class GitLabCI(Host):
 
         Problems with writing or posting are warnings. After a signal nothing is posted.
         """
-        summary = read_summary(report)
+        # The command does not know the job's tokens, so an answer may have them in any form.
+        summary = read_summary(report, self._redactor)
         self._write_quality_report(summary, folder, posting)
         mode = posting.comment
         wanted = self._context.merge_request and not summary.report.was_signalled

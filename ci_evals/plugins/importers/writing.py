@@ -225,7 +225,7 @@ def _is_plain(text: str, *, in_flow: bool) -> bool:
         return False
     if ": " in text or " #" in text or text.endswith(":"):
         return False
-    if in_flow and not _OF_FLOW.isdisjoint(text):
+    if in_flow and (":?" in text or not _OF_FLOW.isdisjoint(text)):
         return False
     if re.fullmatch(_NO_TEXT_IN_YAML_1_1, text):
         return False
