@@ -17,13 +17,16 @@ from ci_evals.gate.baseline import (
     History,
     ReportedCell,
     ReportRef,
+    scores_of,
+    tally_of,
 )
 from ci_evals.gate.compare import compare, next_runs
 from ci_evals.gate.history_only import find_outages
 from ci_evals.gate.outages import find_lost_reports, worst_round
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Counts, MainNow, Tally
+from ci_evals.model.report import Counts, MainNow
+from ci_evals.model.report import Outcome as Run
 from ci_evals.model.rules import Gate
 from ci_evals.stats.thresholds import ALPHA, CONFIRM_RUNS, SUSPECT_RUNS
 
@@ -268,22 +271,24 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
         planned = Draws(story.luck, len(now), suite.runs, rng)
         rounds = [
             {
-                run + 1: planned.draw(cell, run) < rate and rng.random() >= out_in(story, run)
+                run + 1: graded(
+                    planned.draw(cell, run) < rate and rng.random() >= out_in(story, run)
+                )
                 for run in range(suite.runs)
             }
             for cell, rate in enumerate(now)
         ]
         further = Draws(story.luck, len(now), MOST_REPEATS, rng)
         repeats = [
-            [further.draw(cell, run) < rate for run in range(MOST_REPEATS)]
+            [graded(further.draw(cell, run) < rate) for run in range(MOST_REPEATS)]
             for cell, rate in enumerate(now)
         ]
         # Last, so that pull requests are the same where main does not run.
         of_main = None
         if story.main_runs:
-            of_main = [[rng.random() < rate for _ in range(MOST_REPEATS)] for rate in main]
+            of_main = [[graded(rng.random() < rate) for _ in range(MOST_REPEATS)] for rate in main]
         before = [cell.history.evidence[0] for cell in base.cells.values()]
-        passed = [sum(each.values()) for each in rounds]
+        passed = [sum(run.passed for run in each.values()) for each in rounds]
         yield outcome(suite, base, rounds, repeats, of_main, story.rules)._replace(
             broken=frozenset(cell // suite.variants for cell in broken),
             below_bar=sum(passed) < PLAIN_BAR * suite.runs * len(rounds),
@@ -294,6 +299,74 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
         )
 
 
+def graded(passed: bool) -> Run:
+    """Return a run whose grader says no more than whether the answer is right."""
+    return Run(passed, float(passed))
+
+
+class Scored(NamedTuple):
+    """A suite whose graders give scores, in tenths.
+
+    Args:
+        suite: its size; each case has a true mean score.
+        share: the share of the cases with scores; the others pass at their rate.
+        spread: the standard deviation of the scores of a case.
+        bar: the score that a run needs to pass.
+    """
+
+    suite: Suite = Suite()
+    share: float = 1.0
+    spread: float = 0.12
+    bar: float = 0.7
+
+    def run(self, cell: int, mean: float, rng: random.Random) -> Run:
+        """Return a run of a cell. Cells of the same case are all scored, or none is."""
+        if cell // self.suite.variants >= self.share * self.suite.cases:
+            return graded(rng.random() < mean)
+        score = min(1.0, max(0.0, round(rng.gauss(mean, self.spread), 1)))
+        return Run(score >= self.bar, score)
+
+
+def scored_pull_requests(
+    scored: Scored, fall: float = 0.0, vendor: float = 0.0, *, number: int
+) -> Iterator[Outcome]:
+    """Yield the outcomes of so many pull requests on a suite whose graders give scores.
+
+    Args:
+        scored: the suite.
+        fall: by how much the change lowers the mean score of every case.
+        vendor: by how much both sides have fallen since the newest base report.
+        number: how many pull requests.
+    """
+    suite = scored.suite
+    for seed in range(number):
+        rng = random.Random(f"{scored} {seed}")
+        means = [0.5 + 0.5 * rng.betavariate(4, 2) for _ in keys(suite)]
+        refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(suite.reports))
+        cells: dict[CellKey, BaseCell] = {}
+        for cell, (key, mean) in enumerate(zip(keys(suite), means, strict=True)):
+            evidence = []
+            for ref in refs:
+                runs = [scored.run(cell, mean, rng) for _ in range(suite.runs)]
+                sums = scores_of(runs)
+                if not any(each.score not in (0, 1) for each in runs):
+                    sums = None
+                evidence.append(Evidence(ref.id, *tally_of(runs), sums))
+            cells[key] = BaseCell(key[0], History(tuple(evidence)))
+        base = find_lost_reports(Baseline(suite="simulated", reports=refs, cells=cells))
+        main = [max(0.0, mean - vendor) for mean in means]
+        now = [max(0.0, mean - fall) for mean in main]
+        rounds = [
+            {run + 1: scored.run(cell, mean, rng) for run in range(suite.runs)}
+            for cell, mean in enumerate(now)
+        ]
+        here, there = (
+            [[scored.run(cell, mean, rng) for _ in range(MOST_REPEATS)] for cell, mean in each]
+            for each in (enumerate(now), enumerate(main))
+        )
+        yield outcome(suite, base, rounds, here, there)
+
+
 def out_in(story: Story, run: int) -> float:
     return story.head_out[run] if run < len(story.head_out) else 0.0
 
@@ -301,9 +374,9 @@ def out_in(story: Story, run: int) -> float:
 def outcome(
     suite: Suite,
     base: Baseline,
-    rounds: Sequence[Mapping[int, bool]],
-    repeats: Sequence[Sequence[bool]],
-    of_main: Sequence[Sequence[bool]] | None = None,
+    rounds: Sequence[Mapping[int, Run]],
+    repeats: Sequence[Sequence[Run]],
+    of_main: Sequence[Sequence[Run]] | None = None,
     rules: Gate = QUIET.rules,
 ) -> Outcome:
     """Judge a head as a session does: lost rounds, suspects, repeats, outages, the comparison.
@@ -311,8 +384,8 @@ def outcome(
     Args:
         suite: what is run.
         base: the baseline.
-        rounds: for each cell, whether each planned run passed, by run number.
-        repeats: for each cell, whether its repeats passed, as many as there may be.
+        rounds: for each cell, its planned runs by their numbers.
+        repeats: for each cell, its repeats, as many as there may be.
         of_main: the same of main's runs; None if main does not run.
         rules: those that it is judged by.
     """
@@ -322,18 +395,21 @@ def outcome(
     withdrawn = False
     for variant in dict.fromkeys(variants):
         mine = [number for number, each in enumerate(variants) if each == variant]
-        if (lost := worst_round([planned[number] for number in mine])) is not None:
+        passed = [{run: each.passed for run, each in planned[number].items()} for number in mine]
+        if (lost := worst_round(passed)) is not None:
             withdrawn = True
             for number in mine:
                 planned[number] = {
-                    run: passed for run, passed in planned[number].items() if run != lost.run
+                    run: each for run, each in planned[number].items() if run != lost.run
                 }
     head = []
     for number, (key, variant) in enumerate(zip(names, variants, strict=True)):
-        runs = planned[number]
-        tally = Tally(sum(runs.values()), len(runs))
+        runs = planned[number].values()
+        tally = tally_of(runs)
         counts = Counts(tally.passed, tally.graded - tally.passed, 0, tally.graded)
-        head.append(ReportedCell(number, case_of(key[0]), variant, counts, key[0], tally))
+        cell = ReportedCell(number, case_of(key[0]), variant, counts, key[0], tally)
+        is_scored = any(each.score not in (0, 1) for each in runs)
+        head.append(replace(cell, scores=scores_of(runs), is_scored=is_scored))
     main_now = MainNow(name="main") if of_main is not None else None
     while step := next_runs(head, base, CONFIRM_RUNS, rules, main_now=main_now):
         for number, cell in enumerate(head):
@@ -379,11 +455,13 @@ def run_again(
         first = [suite.rates.draw(rng) for _ in keys(suite)]
         base = base_of(suite, QUIET, first, rng)
         now, _ = change(first, rng)
-        whole = [{run: rng.random() < rate for run in range(1, suite.runs + 1)} for rate in now]
-        early = [
-            {run: passed for run, passed in each.items() if rng.random() >= lost} for each in whole
+        whole = [
+            {run: graded(rng.random() < rate) for run in range(1, suite.runs + 1)} for rate in now
         ]
-        repeats = [[rng.random() < rate for _ in range(MOST_REPEATS)] for rate in now]
+        early = [
+            {run: each for run, each in runs.items() if rng.random() >= lost} for runs in whole
+        ]
+        repeats = [[graded(rng.random() < rate) for _ in range(MOST_REPEATS)] for rate in now]
         yield outcome(suite, base, early, repeats), outcome(suite, base, whole, repeats)
 
 

@@ -872,7 +872,7 @@ class _Session:
                     of_cell.update(dict.fromkeys(range(first, first + more)))
                     continue
                 for number, on_main in self._pairs(part, cell, enumerate(done[key], first)):
-                    of_cell[number] = on_main.passed
+                    of_cell[number] = on_main.outcome
         return replace(known, runs=runs)
 
     def _pairs(

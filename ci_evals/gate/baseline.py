@@ -14,14 +14,14 @@ from ci_evals.format import name_of, short_sha
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Counts, RunRecord, SuiteReport, Tally
+from ci_evals.model.report import Counts, Outcome, RunRecord, SuiteReport, Tally
 from ci_evals.model.ruler import RuledCell
 from ci_evals.model.rules import Gate
 from ci_evals.model.settings import SuiteSettings
 from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.drift import DriftEvidence
 from ci_evals.stats.exact_tests import Table
-from ci_evals.stats.overdispersion import overdispersion
+from ci_evals.stats.overdispersion import overdispersion, score_overdispersion
 from ci_evals.stats.rates import PassRate, pass_rate
 from ci_evals.stats.thresholds import (
     DRIFT_BETS,
@@ -53,7 +53,7 @@ class PerRun(NamedTuple):
     The scores are kept as sums; the others are means, and a median of the latency.
     """
 
-    scores: ScoreSums = ScoreSums(0, 0.0, 0.0)
+    scores: ScoreSums = ScoreSums()
     cost_usd: float | None = None
     tokens: float | None = None
     latency_median_s: float | None = None
@@ -66,15 +66,30 @@ UNMEASURED = PerRun()
 
 
 class Evidence(NamedTuple):
-    """The graded runs of one cell in one report; `report` is the report's id."""
+    """The graded runs of one cell in one report.
+
+    Attributes:
+        report: the report's id.
+        passed: how many passed.
+        graded: how many were graded.
+        scores: the sums of their scores; None if no grader gave other than 0 or 1.
+    """
 
     report: str
     passed: int
     graded: int
+    scores: ScoreSums | None = None
 
     @property
     def tally(self) -> Tally:
         return Tally(self.passed, self.graded)
+
+    @property
+    def score_sums(self) -> ScoreSums:
+        """The sums of the scores; a passed run counts 1 if there are no others."""
+        if self.scores is not None:
+            return self.scores
+        return ScoreSums(self.graded, self.passed, self.passed)
 
 
 @dataclass(frozen=True)
@@ -110,6 +125,19 @@ class History:
             sums.append(add_tallies((sums[-1], each.tally)))
         return tuple(sums)
 
+    @cached_property
+    def score_sums(self) -> tuple[ScoreSums, ...]:
+        """The scores of the newest 0, 1, 2, … pooled reports together."""
+        sums = [ScoreSums()]
+        for each in self.pooled:
+            sums.append(sums[-1] + each.score_sums)
+        return tuple(sums)
+
+    @property
+    def is_scored(self) -> bool:
+        """Return True if a grader gave other than 0 or 1."""
+        return any(each.scores is not None for each in self.pooled)
+
     @property
     def pooled_reports(self) -> int:
         return len(self.pooled)
@@ -123,6 +151,10 @@ class History:
         """Return the runs of so many of the newest pooled reports, or of all of them."""
         return self.sums[min(reports, self.pooled_reports)]
 
+    def newest_scores(self, reports: int) -> ScoreSums:
+        """Return the scores of so many of the newest pooled reports, or of all of them."""
+        return self.score_sums[min(reports, self.pooled_reports)]
+
     @property
     def newest_lost(self) -> Tally:
         """The runs of the newest reports, up to the first of them that counts."""
@@ -132,6 +164,18 @@ class History:
                 break
             found.append(each.tally)
         return add_tallies(found)
+
+
+def split_scores(histories: Iterable[History], age: int) -> list[tuple[ScoreSums, ScoreSums]]:
+    """Return the scores of the `age` newest reports of each cell, and of all older ones, where
+    there are any.
+    """
+    pairs = []
+    for history in histories:
+        if history.pooled_reports >= age:
+            newer = history.score_sums[age]
+            pairs.append((newer, history.score_sums[-1] - newer))
+    return pairs
 
 
 def split_histories(histories: Iterable[History], age: int) -> list[Table]:
@@ -430,17 +474,36 @@ class Baseline:
                 known[variant] = overdispersion(reports)
         return known
 
+    @cached_property
+    def score_overdispersion(self) -> Mapping[Variant, float]:
+        """The same ratio of the scores of each variant that has any."""
+        known = {}
+        for variant, cells in self.by_variant.items():
+            if not any(cell.history.is_scored for cell in cells.values()):
+                continue
+            reports = self._newest_evidence(list(cells.values()))
+            if len(reports) >= OVERDISPERSION_MIN_REPORTS:
+                known[variant] = score_overdispersion(
+                    [[each.score_sums for each in report] for report in reports]
+                )
+        return known
+
     def newest_reports(self, cells: Sequence[BaseCell]) -> list[list[Tally]]:
-        """Return the runs of some cells in the newest reports that count for them.
+        """Return the runs of some cells in the newest reports that count for them."""
+        reports = self._newest_evidence(cells)
+        return [[each.tally for each in report] for report in reports]
+
+    def _newest_evidence(self, cells: Sequence[BaseCell]) -> list[list[Evidence]]:
+        """Return the evidence of some cells in the newest reports that count for them.
 
         There are `KEPT_REPORTS` at most, so that a report that is read back is judged as it was.
         """
-        by_report: dict[str, list[Tally]] = {}
+        by_report: dict[str, list[Evidence]] = {}
         for number, cell in enumerate(cells):
             for each in cell.history.evidence:
                 if each.graded and each.report not in cell.history.lost:
-                    runs = by_report.setdefault(each.report, [NO_RUNS] * len(cells))
-                    runs[number] = each.tally
+                    runs = by_report.setdefault(each.report, [Evidence("", 0, 0)] * len(cells))
+                    runs[number] = each
         newest_first = [by_report[ref.id] for ref in self.reports if ref.id in by_report]
         return newest_first[:KEPT_REPORTS]
 
@@ -540,9 +603,11 @@ class ReportedCell:
         planned: its graded planned runs, without those that only repeat a recording; by main's
             checks, if the change has edited them, as all that follows.
         unanswered: the number of these that failed without an answer.
-        repeats: the outcome of each run beyond the plan in order, True for one that passed and None
-            for one that was not graded, up to the first that was not made.
-        main_now: whether main's run passed that was made with a repeat, by the number of the
+        scores: the sums of the scores in `planned`; None where main's checks have graded it.
+        is_scored: a grader gave other than 0 or 1.
+        repeats: the outcome of each run beyond the plan in order, None for one that was not graded,
+            up to the first that was not made.
+        main_now: the outcome of main's run that was made with a repeat, by the number of the
             repeat, the first one being 0.
         critical: True if its regression is always red, even if the gate allows some.
         by_main: True if main's checks have graded it.
@@ -555,9 +620,11 @@ class ReportedCell:
     counts: Counts
     fingerprint: str
     planned: Tally
+    scores: ScoreSums | None = None
+    is_scored: bool = False
     unanswered: int = 0
-    repeats: tuple[bool | None, ...] = ()
-    main_now: Mapping[int, bool | None] = field(default_factory=dict)
+    repeats: tuple[Outcome | None, ...] = ()
+    main_now: Mapping[int, Outcome | None] = field(default_factory=dict)
     critical: bool = False
     by_main: bool = False
     per_run: PerRun = UNMEASURED
@@ -578,17 +645,22 @@ class ReportedCell:
         return tally_of(self.repeats)
 
     @property
-    def again(self) -> Sequence[bool | None]:
+    def scores_to_keep(self) -> ScoreSums | None:
+        """The scores of its planned runs; None if they say no more than what passed."""
+        return self.scores if self.is_scored else None
+
+    @property
+    def again(self) -> Sequence[Outcome | None]:
         """The outcomes of the repeats that were made here alone."""
         return [each for number, each in enumerate(self.repeats) if number not in self.main_now]
 
     @property
-    def here_outcomes(self) -> Sequence[bool | None]:
+    def here_outcomes(self) -> Sequence[Outcome | None]:
         """The outcomes of the repeats that main made, too."""
         return [each for number, each in enumerate(self.repeats) if number in self.main_now]
 
     @property
-    def main_outcomes(self) -> Sequence[bool | None]:
+    def main_outcomes(self) -> Sequence[Outcome | None]:
         """The outcomes of main's runs, in the order of the repeats."""
         return [self.main_now[number] for number in sorted(self.main_now)]
 
@@ -599,10 +671,22 @@ class ReportedCell:
         return add_tallies((self.planned, tally_of(self.repeats[:count])))
 
 
-def tally_of(outcomes: Iterable[bool | None]) -> Tally:
+def tally_of(outcomes: Iterable[Outcome | None]) -> Tally:
     """Return the graded runs among some outcomes; None is one that was not graded."""
-    graded = [passed for passed in outcomes if passed is not None]
+    graded = [outcome.passed for outcome in outcomes if outcome is not None]
     return Tally(sum(graded), len(graded))
+
+
+def scores_of(outcomes: Iterable[Outcome | None]) -> ScoreSums | None:
+    """Return the sums of the scores of the graded runs; None if one of these is not known."""
+    sums = ScoreSums()
+    for outcome in outcomes:
+        if outcome is None:
+            continue
+        if outcome.score is None:
+            return None
+        sums += ScoreSums.of(outcome.score)
+    return sums
 
 
 def reported_cells(
@@ -634,7 +718,7 @@ def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:
     case = report.plan.case(cell)
     ruled = report.ruler.by_key.get(report.plan.key(cell)) if report.ruler else None
     fresh = _fresh(report.records_of((cell,)))
-    repeats: tuple[bool | None, ...] = ()
+    repeats: tuple[Outcome | None, ...] = ()
     main_now = {}
     if report.confirmation is not None:
         outcomes = tuple(_outcomes(report.confirmation, cell, ruled))
@@ -642,14 +726,17 @@ def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:
         if report.main_now is not None and cell in report.main_now.runs:
             first = report.confirmation.plan.first_runs[cell]
             of_main = report.main_now.runs[cell]
-            main_now = {number - first: passed for number, passed in of_main.items()}
+            main_now = {number - first: outcome for number, outcome in of_main.items()}
+    planned = list(_outcomes(report, cell, ruled))
     return ReportedCell(
         cell=cell,
         case=case,
         variant=report.plan.variant(cell),
         counts=report.by_cell[cell],
         fingerprint=ruled.fingerprint if ruled else report.fingerprints[report.plan.row(cell)],
-        planned=tally_of(_outcomes(report, cell, ruled)),
+        planned=tally_of(planned),
+        scores=scores_of(planned),
+        is_scored=ruled is None and any(record.is_scored for record in fresh),
         unanswered=[record.unanswered for record in fresh].count(True),
         repeats=repeats,
         main_now=main_now,
@@ -659,8 +746,8 @@ def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:
     )
 
 
-def _outcomes(report: SuiteReport, cell: int, ruled: RuledCell | None) -> Iterator[bool | None]:
-    """Yield whether each run of a cell passed, by main's checks if these are others; None for one
+def _outcomes(report: SuiteReport, cell: int, ruled: RuledCell | None) -> Iterator[Outcome | None]:
+    """Yield the outcome of each run of a cell, by main's checks if these are others; None for one
     that was not graded, or only repeats a recording.
     """
     for run, index in report.plan.numbered(cell):
@@ -668,9 +755,10 @@ def _outcomes(report: SuiteReport, cell: int, ruled: RuledCell | None) -> Iterat
         if record is None or not record.graded or record.recorded:
             yield None
         elif ruled is None:
-            yield record.status == "passed"
+            yield Outcome(record.status == "passed", record.score)
         else:
-            yield ruled.passed.get(run)
+            passed = ruled.passed.get(run)
+            yield None if passed is None else Outcome(passed)
 
 
 def _runs_in_a_row(report: SuiteReport, cell: int) -> int:

@@ -9,15 +9,15 @@ from functools import cached_property
 from math import ceil
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import ReportedCell, add_tallies, tally_of
+from ci_evals.gate.baseline import ReportedCell, add_tallies, scores_of, tally_of
 from ci_evals.gate.cases import MatchedCase, lower_p
 from ci_evals.gate.cells import MatchedCell, Matching
 from ci_evals.gate.confirmation import Confirmation, FurtherRuns, NowTest, VariantFall, Wanted
-from ci_evals.gate.falls import Fall, fall, planned_fall
+from ci_evals.gate.falls import Fall, fall, planned_fall, widen_for_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Tally
-from ci_evals.stats.differences import rise_p
+from ci_evals.model.report import Outcome, Tally
+from ci_evals.stats.differences import ScoreSums, lower_scores, rise_p, score_means
 from ci_evals.stats.exact_tests import (
     Table,
     benjamini_hochberg,
@@ -122,12 +122,9 @@ class BothSides(Confirmation):
         adjusted = zip(cases, holm(ps), strict=True)
         return frozenset(case.id for case, p in adjusted if p <= BOTH_SIDES_CASES_P)
 
-    def runs_with_further_rounds(self, cell: MatchedCell) -> Tally | None:
-        """Return the planned runs of a cell with its further rounds; None if it lacks some."""
-        further = _made(cell.head.again, FURTHER_ROUNDS)
-        if further is None:
-            return None
-        return add_tallies((cell.head.planned, further))
+    def further_rounds(self, cell: MatchedCell) -> Sequence[Outcome | None] | None:
+        """Return the further rounds of a cell; None if it lacks some."""
+        return _made(cell.head.again, FURTHER_ROUNDS)
 
     # Variants that are better as a whole.
 
@@ -151,7 +148,7 @@ class BothSides(Confirmation):
     def _risen_now(self) -> Mapping[Variant, NowTest]:
         found = {}
         for variant, cells in self.surely_risen.items():
-            test = self._test_now(variant, cells, RISE_ROUNDS)
+            test = self._test_now(variant, cells, RISE_ROUNDS, by_scores=False)
             if test is not None:
                 found[variant] = test
         return found
@@ -173,7 +170,7 @@ class BothSides(Confirmation):
         return {
             variant: cells
             for variant, cells in self.tested_variants.items()
-            if planned_fall(cells, self.matching.overdispersion(variant)).p <= DOUBT_P
+            if planned_fall(self.matching, variant, cells).p <= DOUBT_P
         }
 
     @cached_property
@@ -181,12 +178,12 @@ class BothSides(Confirmation):
         """The test of each variant in doubt that has its further rounds against the history."""
         found = {}
         for variant, cells in self._doubted.items():
-            if (runs := self.with_further_rounds(cells)) is None:
-                continue
-            wider = self.widen(variant, cells, runs)
-            histories = [cell.base.history for cell in cells]
-            pairs = list(zip(runs, histories, strict=True))
-            found[variant] = fall(pairs, wider)._replace(further_rounds=True)
+            by_scores = self.matching.is_scored(variant)
+            tested = self.with_further_rounds(cells, by_scores=by_scores)
+            if tested is not None:
+                phi = self.matching.overdispersion_of_falls(variant)
+                wider = widen_for_cells(phi, cells, [cell.runs for cell in tested])
+                found[variant] = fall(tested, wider)._replace(further_rounds=True)
         return found
 
     @cached_property
@@ -201,10 +198,11 @@ class BothSides(Confirmation):
         for rounds, level in BOTH_SIDES_LOOKS:
             if not live:
                 break
-            tests = {
-                variant: self._test_now(variant, self.tested_variants[variant], rounds)
-                for variant in live
-            }
+            tests = {}
+            for variant in live:
+                cells = self.tested_variants[variant]
+                by_scores = self.matching.is_scored(variant)
+                tests[variant] = self._test_now(variant, cells, rounds, by_scores=by_scores)
             made = {variant: test for variant, test in tests.items() if test is not None}
             ps = holm([test.p for test in made.values()], family - fallen)
             adjusted = dict(zip(made, ps, strict=True))
@@ -217,10 +215,12 @@ class BothSides(Confirmation):
         return looks
 
     def _test_now(
-        self, variant: Variant, cells: Sequence[MatchedCell], rounds: int
+        self, variant: Variant, cells: Sequence[MatchedCell], rounds: int, *, by_scores: bool
     ) -> NowTest | None:
         """Test the rounds made here since the plan against main's now; None if some are missing."""
-        here, main, made = [], [], []
+        tables: list[Table] = []
+        scores: list[tuple[ScoreSums, ScoreSums]] = []
+        made = []
         for cell in cells:
             head = cell.head
             further = _made(head.again, FURTHER_ROUNDS)
@@ -228,14 +228,20 @@ class BothSides(Confirmation):
             main_now = _made(head.main_outcomes, rounds)
             if further is None or now is None or main_now is None:
                 return None
-            here.append(add_tallies((further, now)))
-            main.append(main_now)
-            made.append(now)
-        tables: list[Table] = []
-        for mine, theirs in zip(here, main, strict=True):
-            if mine.graded and theirs.graded:
-                tables.append((*mine, *theirs))
-        wider = self.widen(variant, cells, made)
+            made.append(tally_of(now))
+            here, main = tally_of((*further, *now)), tally_of(main_now)
+            if not here.graded or not main.graded:
+                continue
+            tables.append((*here, *main))
+            mine, theirs = scores_of((*further, *now)), scores_of(main_now)
+            if mine is not None and theirs is not None:
+                scores.append((mine, theirs))
+        if by_scores and tables and len(scores) == len(tables):
+            phi = self.matching.overdispersion_of_falls(variant)
+            wider = widen_for_cells(phi, cells, made)
+            p = widen(lower_scores(scores), wider)
+            return NowTest(rounds, p, tables, wider, score_means(scores))
+        wider = widen_for_cells(self.matching.overdispersion(variant), cells, made)
         return NowTest(rounds, widen(weighted_lower(tables), wider), tables, wider)
 
     @cached_property
@@ -255,7 +261,7 @@ class BothSides(Confirmation):
             if variant in self.rises:
                 found = self.rises[variant].against_history
             if found is None:
-                found = planned_fall(chosen, self.matching.overdispersion(variant))
+                found = planned_fall(self.matching, variant, chosen)
             fell = variant in red
             p = adjusted[variant] if fell else 1.0
             falls[variant] = VariantFall(found, p, fell, last.get(variant))
@@ -283,17 +289,19 @@ def has_collapsed_now(matching: Matching) -> bool:
     return 2 * rate_now < rate_then and stratified_lower(tables) <= MAIN_COLLAPSED_P
 
 
-def _first(outcomes: Sequence[bool | None], count: int) -> Tally | None:
+def _first(outcomes: Sequence[Outcome | None], count: int) -> Tally | None:
     """Return the first so many runs; None if there are fewer, or if none of these was graded."""
-    found = _made(outcomes, count)
-    return found if found is not None and found.graded else None
+    made = _made(outcomes, count)
+    if made is None or not tally_of(made).graded:
+        return None
+    return tally_of(made)
 
 
-def _made(outcomes: Sequence[bool | None], count: int) -> Tally | None:
-    """Return the first so many runs; None if there are fewer."""
+def _made(outcomes: Sequence[Outcome | None], count: int) -> Sequence[Outcome | None] | None:
+    """Return the first so many outcomes; None if there are fewer."""
     if len(outcomes) < count:
         return None
-    return tally_of(outcomes[:count])
+    return outcomes[:count]
 
 
 def _here(head: ReportedCell, runs: int) -> Tally:

@@ -187,6 +187,21 @@ class Matching:
         """Return how much more reports of the base vary than independent runs would."""
         return self.base.overdispersion.get(self.variants[variant], 1.0)
 
+    def overdispersion_of_falls(self, variant: Variant) -> float:
+        """Return the same of the scores, where these decide whether the variant fell."""
+        if self.is_scored(variant):
+            return self.base.score_overdispersion.get(self.variants[variant], 1.0)
+        return self.overdispersion(variant)
+
+    def is_scored(self, variant: Variant) -> bool:
+        """Return True if a grader of one of its cells gave other than 0 or 1.
+
+        Where main's checks have graded, there are no scores.
+        """
+        cells = self.by_variant[variant]
+        has_scores = any(cell.head.is_scored or cell.base.history.is_scored for cell in cells)
+        return has_scores and all(cell.head.scores is not None for cell in cells)
+
 
 def match_cells(head: Sequence[ReportedCell], base: Baseline) -> Matching:
     """Match the cells of a report with those of a baseline."""

@@ -33,6 +33,7 @@ from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import MainNow, Tally
 from ci_evals.model.rules import Gate
+from ci_evals.stats.differences import ScoreMeans
 from ci_evals.stats.exact_tests import benjamini_hochberg, fisher_lower, stratified_lower
 from ci_evals.stats.thresholds import MAIN_FELL_P, SUSPECT_CELL_P
 
@@ -76,6 +77,7 @@ class RatesNow:
     """A variant here and on main, over the `rounds` that both sides made in the same minutes.
 
     Those here have the further rounds besides. `main_fell` if main's are below its reports.
+    `scores` are the mean scores, if these decide.
     """
 
     rounds: int
@@ -83,6 +85,7 @@ class RatesNow:
     main: Share
     p: Share
     main_fell: bool = False
+    scores: ScoreMeans | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +96,9 @@ class VariantComparison:
     `further_rounds`, those, too, against the newest `pooled_reports` of the base. `adjusted_p`
     allows for the number of variants, and both for the `overdispersion` of the base's reports. A
     variant that `fell` passes less often as a whole: only where nothing of it is named, unless the
-    gate allows that. One that is `better` passes more often, although cases of it are named, and
-    `on_regression: net` waives these; `rise_p` is then the chance of a rise this large.
+    gate allows that. Where graders give other than 0 and 1, the mean `scores` are tested instead.
+    One that is `better` passes more often, although cases of it are named, and `on_regression: net`
+    waives these; `rise_p` is then the chance of a rise this large.
     `base_provider` and `base_prompt` name the variant that it was compared with.
     """
 
@@ -114,6 +118,7 @@ class VariantComparison:
     better: bool = False
     rise_p: Share | None = None
     now: RatesNow | None = None
+    scores: ScoreMeans | None = None
     differences: Differences
 
     @property
@@ -573,7 +578,14 @@ def _rates_now(test: "NowTest | None", cells: Sequence[MatchedCell]) -> RatesNow
     of_main = [(*tally_of(cell.head.main_outcomes), *cell.pooled) for cell in cells]
     p_of_main = stratified_lower([table for table in of_main if table[1] and table[3]])
     main_fell = p_of_main <= MAIN_FELL_P
-    return RatesNow(rounds=test.rounds, here=here, main=main, p=test.p, main_fell=main_fell)
+    return RatesNow(
+        rounds=test.rounds,
+        here=here,
+        main=main,
+        p=test.p,
+        main_fell=main_fell,
+        scores=test.scores,
+    )
 
 
 def _compare_variants(matching: Matching, found: "Confirmation") -> Iterator[VariantComparison]:
@@ -599,13 +611,14 @@ def _compare_variants(matching: Matching, found: "Confirmation") -> Iterator[Var
             base_rate=fmean([passed / graded for _, _, passed, graded in tables]),
             pooled_reports=fall.against_history.reports,
             further_rounds=fall.against_history.further_rounds,
-            overdispersion=matching.overdispersion(variant),
+            overdispersion=matching.overdispersion_of_falls(variant),
             p=fall.against_history.p,
             adjusted_p=fall.adjusted_p,
             fell=fall.fell,
             better=variant in found.better,
             rise_p=rise.p if rise is not None else None,
             now=_rates_now(fall.now, chosen),
+            scores=fall.against_history.scores,
             differences=differences(
                 tables,
                 [cell.head.per_run for cell in chosen],

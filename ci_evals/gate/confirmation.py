@@ -14,11 +14,12 @@ from typing import ClassVar, Literal, NamedTuple
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison, MatchedCase, match_cases
 from ci_evals.gate.cells import MatchedCell, Matching, waived_cells
-from ci_evals.gate.falls import Fall, Rise, rise, widen_for
+from ci_evals.gate.falls import Fall, Rise, TestedCell, rise, widen_for_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Tally
+from ci_evals.model.report import Outcome, Tally
 from ci_evals.model.rules import Gate
+from ci_evals.stats.differences import ScoreMeans
 from ci_evals.stats.exact_tests import Table, benjamini_hochberg, fisher_lower, holm
 from ci_evals.stats.thresholds import (
     CANDIDATE_FEW_RUNS_P,
@@ -78,12 +79,14 @@ class NowTest(NamedTuple):
         p: the p-value for "these are below main's".
         tables: each cell here against main now.
         overdispersion: how much more these vary than independent runs would.
+        scores: the mean scores of both sides, if these were tested, and not how many runs passed.
     """
 
     rounds: int
     p: float
     tables: Sequence[Table]
     overdispersion: float
+    scores: ScoreMeans | None = None
 
 
 class VariantFall(NamedTuple):
@@ -378,7 +381,7 @@ class Confirmation(ABC):
         weighed = {}
         for variant in dict.fromkeys(cell.head.variant for cell in named):
             cells = self.matching.by_variant[variant]
-            planned = [(cell.head.planned, cell.base.history) for cell in cells]
+            planned = [TestedCell.of(cell) for cell in cells]
             found = rise(planned, self.matching.overdispersion(variant))
             if found.p <= LIKELY_RISE_P and found.against_history.p > DOUBT_P:
                 weighed[variant] = cells
@@ -391,12 +394,11 @@ class Confirmation(ABC):
         """The test of each of these variants that has its further rounds, against history."""
         found = {}
         for variant, cells in self.weighed.items():
-            if (runs := self.with_further_rounds(cells)) is None:
-                continue
-            wider = self.widen(variant, cells, runs)
-            histories = [cell.base.history for cell in cells]
-            pairs = list(zip(runs, histories, strict=True))
-            found[variant] = rise(pairs, wider, further_rounds=self.confirm_runs > 0)
+            tested = self.with_further_rounds(cells)
+            if tested is not None:
+                phi = self.matching.overdispersion(variant)
+                wider = widen_for_cells(phi, cells, [cell.runs for cell in tested])
+                found[variant] = rise(tested, wider, further_rounds=self.confirm_runs > 0)
         return found
 
     @cached_property
@@ -413,29 +415,26 @@ class Confirmation(ABC):
     def better(self) -> Collection[Variant]:
         """The variants that are better as a whole."""
 
-    def with_further_rounds(self, cells: Sequence[MatchedCell]) -> Sequence[Tally] | None:
-        """Return the planned runs of each cell with its further rounds; None if some are missing.
+    def with_further_rounds(
+        self, cells: Sequence[MatchedCell], *, by_scores: bool = False
+    ) -> Sequence[TestedCell] | None:
+        """Return the cells with their planned runs and further rounds; None if some are missing.
 
         Where nothing was to run again, the planned runs decide.
         """
         found = []
         for cell in cells:
-            runs: Tally | None = cell.head.planned
+            further: Sequence[Outcome | None] | None = ()
             if self.confirm_runs:
-                runs = self.runs_with_further_rounds(cell)
-            if runs is None:
+                further = self.further_rounds(cell)
+            if further is None:
                 return None
-            found.append(runs)
+            found.append(TestedCell.of(cell, further, by_scores=by_scores))
         return found
 
     @abstractmethod
-    def runs_with_further_rounds(self, cell: MatchedCell) -> Tally | None:
-        """Return the planned runs of a cell with its further rounds; None if it lacks some."""
-
-    def widen(self, variant: Variant, cells: Sequence[MatchedCell], runs: Sequence[Tally]) -> float:
-        """Return the overdispersion of a test of so many runs of some cells of a variant."""
-        planned = [cell.head.planned for cell in cells]
-        return widen_for(self.matching.overdispersion(variant), runs, planned)
+    def further_rounds(self, cell: MatchedCell) -> Sequence[Outcome | None] | None:
+        """Return the further rounds of a cell; None if it lacks some."""
 
     # Variants that are worse as a whole.
 

@@ -182,7 +182,7 @@ class _FurtherReport:
         if self.matching is None or variant not in self.matching.by_variant:
             return False
         cells = self.matching.by_variant[variant]
-        return planned_fall(cells, self.matching.overdispersion(variant)).p <= self.alpha
+        return planned_fall(self.matching, variant, cells).p <= self.alpha
 
 
 def _sums_of(cell: ReportedCell, known: Mapping[CellKey, DriftCell]) -> DriftCell:

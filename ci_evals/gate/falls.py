@@ -3,12 +3,45 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import History, split_histories
-from ci_evals.gate.cells import MatchedCell
-from ci_evals.model.report import Tally
-from ci_evals.stats.differences import rise_p
+from ci_evals.gate.baseline import (
+    History,
+    add_tallies,
+    scores_of,
+    split_histories,
+    split_scores,
+    tally_of,
+)
+from ci_evals.gate.cells import MatchedCell, Matching
+from ci_evals.model.case import Variant
+from ci_evals.model.report import Outcome, Tally
+from ci_evals.stats.differences import ScoreMeans, ScoreSums, lower_scores, rise_p, score_means
 from ci_evals.stats.exact_tests import Table, exchange, weighted_lower, widen
 from ci_evals.stats.thresholds import MAX_EXACT_CUT_SUPPORT, POOL_CUT_ABOVE_P
+
+
+class TestedCell(NamedTuple):
+    """A cell of a variant that is tested as a whole.
+
+    Args:
+        runs: the runs of the head.
+        history: the reports of the base that they are compared with.
+        scores: the sums of these runs' scores; None where passes decide.
+    """
+
+    runs: Tally
+    history: History
+    scores: ScoreSums | None = None
+
+    @classmethod
+    def of(
+        cls, cell: MatchedCell, further: Sequence[Outcome | None] = (), *, by_scores: bool = False
+    ) -> "TestedCell":
+        """Return a cell with its planned runs and some further ones."""
+        runs = add_tallies((cell.head.planned, tally_of(further)))
+        planned, more = cell.head.scores, scores_of(further)
+        if not by_scores or planned is None or more is None:
+            return cls(runs, cell.base.history)
+        return cls(runs, cell.base.history, planned + more)
 
 
 class Fall(NamedTuple):
@@ -19,56 +52,85 @@ class Fall(NamedTuple):
         reports: how many reports are pooled.
         tables: each cell against the pooled reports.
         further_rounds: True if the further rounds are in the tables, besides the planned runs.
+        scores: the mean scores of both sides, if these were tested, and not how many runs passed.
     """
 
     p: float
     reports: int
     tables: Sequence[Table]
     further_rounds: bool = False
+    scores: ScoreMeans | None = None
 
 
 def fall(
-    cells: Sequence[tuple[Tally, History]],
+    cells: Sequence[TestedCell],
     overdispersion: float = 1.0,
     cut_below_p: float | None = None,
 ) -> Fall:
-    """Test cells of a variant for a drop, each from runs of the head and its history.
+    """Test cells of a variant for a drop.
 
     The base side pools report after report, newest first, until the newer ones are, as a whole,
     above all older ones: a change that takes an improvement back would pass otherwise.
 
     Args:
-        cells: the cells.
+        cells: the cells; their scores are tested if all have some.
         overdispersion: how much more reports of the base vary than independent runs would.
         cut_below_p: the pool also ends where newer reports are below all older ones, p at or below
             this.
     """
-    histories = [history for _, history in cells]
+    histories = [cell.history for cell in cells]
+    scores = [cell.scores for cell in cells if cell.scores is not None]
+    by_scores = len(scores) == len(cells)
     reports = max((history.pooled_reports for history in histories), default=0)
     pool_size = reports
     for age in range(1, reports):
-        split = split_histories(histories, age)
-        is_cut = _is_below(exchange(split), overdispersion, POOL_CUT_ABOVE_P)
+        above, below = _split(histories, age, by_scores=by_scores)
+        is_cut = widen(above, overdispersion) <= POOL_CUT_ABOVE_P
         if not is_cut and cut_below_p is not None:
-            is_cut = _is_below(split, overdispersion, cut_below_p)
+            is_cut = widen(below, overdispersion) <= cut_below_p
         if is_cut:
             pool_size = age
             break
-    tables = [(*head, *history.newest(pool_size)) for head, history in cells]
-    return Fall(widen(weighted_lower(tables), overdispersion), pool_size, tables)
+    tables = [(*cell.runs, *cell.history.newest(pool_size)) for cell in cells]
+    if not by_scores:
+        return Fall(widen(weighted_lower(tables), overdispersion), pool_size, tables)
+    base = [history.newest_scores(pool_size) for history in histories]
+    pairs = list(zip(scores, base, strict=True))
+    p = widen(lower_scores(pairs), overdispersion)
+    return Fall(p, pool_size, tables, scores=score_means(pairs))
 
 
-def _is_below(tables: Sequence[Table], overdispersion: float, level: float) -> bool:
-    p = weighted_lower(tables, largest_support=MAX_EXACT_CUT_SUPPORT)
-    return widen(p, overdispersion) <= level
+def _split(histories: Sequence[History], age: int, *, by_scores: bool) -> tuple[float, float]:
+    """Return the p-values for "the `age` newest reports are above all older ones", and for "they
+    are below".
+    """
+    if by_scores:
+        pairs = split_scores(histories, age)
+        return lower_scores((older, newer) for newer, older in pairs), lower_scores(pairs)
+    tables = split_histories(histories, age)
+    return (
+        weighted_lower(exchange(tables), largest_support=MAX_EXACT_CUT_SUPPORT),
+        weighted_lower(tables, largest_support=MAX_EXACT_CUT_SUPPORT),
+    )
 
 
 def planned_fall(
-    cells: Iterable[MatchedCell], overdispersion: float, cut_below_p: float | None = None
+    matching: Matching,
+    variant: Variant,
+    cells: Iterable[MatchedCell],
+    cut_below_p: float | None = None,
 ) -> Fall:
     """Test the planned runs of some cells of a variant for a drop."""
-    runs = [(cell.head.planned, cell.base.history) for cell in cells]
-    return fall(runs, overdispersion, cut_below_p)
+    by_scores = matching.is_scored(variant)
+    tested = [TestedCell.of(cell, by_scores=by_scores) for cell in cells]
+    return fall(tested, matching.overdispersion_of_falls(variant), cut_below_p)
+
+
+def widen_for_cells(
+    overdispersion: float, cells: Iterable[MatchedCell], runs: Iterable[Tally]
+) -> float:
+    """Return the overdispersion of a test of so many runs of some cells of a variant."""
+    return widen_for(overdispersion, runs, [cell.head.planned for cell in cells])
 
 
 def widen_for(overdispersion: float, runs: Iterable[Tally], planned: Iterable[Tally]) -> float:
@@ -95,12 +157,12 @@ class Rise(NamedTuple):
 
 
 def rise(
-    cells: Sequence[tuple[Tally, History]],
+    cells: Sequence[TestedCell],
     overdispersion: float,
     *,
     further_rounds: bool = False,
 ) -> Rise:
-    """Test cells of a variant for a rise, each from runs of the head and its history.
+    """Test cells of a variant for a rise: how often they pass, even where they have scores.
 
     The base side is that of `fall`, so what main gained itself is not the change's.
 

@@ -21,10 +21,10 @@ from ci_evals.gate.baseline import (
 from ci_evals.gate.cases import MatchedCase, lower_p
 from ci_evals.gate.cells import MatchedCell, Matching, match_cells
 from ci_evals.gate.confirmation import Confirmation, FurtherRuns, VariantFall, Wanted
-from ci_evals.gate.falls import Fall, fall, planned_fall, widen_for
+from ci_evals.gate.falls import Fall, TestedCell, fall, planned_fall, widen_for_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Tally
+from ci_evals.model.report import Outcome, Tally
 from ci_evals.stats.exact_tests import fisher_lower, fisher_two_sided, holm, stratified_lower
 from ci_evals.stats.thresholds import (
     DOUBT_P,
@@ -113,9 +113,11 @@ class HistoryOnly(Confirmation):
             for variant, cells in self.matching.by_variant.items()
         }
 
-    def runs_with_further_rounds(self, cell: MatchedCell) -> Tally | None:
-        """Return the planned runs of a cell with its further rounds; None if it lacks some."""
-        return cell.head.with_repeats(FURTHER_ROUNDS)
+    def further_rounds(self, cell: MatchedCell) -> Sequence[Outcome | None] | None:
+        """Return the further rounds of a cell; None if it lacks some."""
+        if len(cell.head.repeats) < FURTHER_ROUNDS:
+            return None
+        return cell.head.repeats[:FURTHER_ROUNDS]
 
     @property
     def better(self) -> Collection[Variant]:
@@ -127,7 +129,7 @@ class HistoryOnly(Confirmation):
         wanted: dict[CellKey, Wanted] = {}
         doubted = []
         for variant, cells in self.tested_variants.items():
-            planned = planned_fall(cells, self.matching.overdispersion(variant), POOL_CUT_BELOW_P)
+            planned = planned_fall(self.matching, variant, cells, POOL_CUT_BELOW_P)
             if planned.p <= DOUBT_P and variant not in self.failed:
                 doubted.append(variant)
                 wanted |= {cell.head.key: Wanted(FURTHER_ROUNDS) for cell in cells}
@@ -144,9 +146,8 @@ class HistoryOnly(Confirmation):
             if variant in self.rises:
                 tested.append(self.rises[variant].against_history)
                 continue
-            overdispersion = self.matching.overdispersion(variant)
             chosen = self.tested_variants.get(variant, cells)
-            tested.append(_variant_fall(chosen, overdispersion, failed=variant in self.failed))
+            tested.append(self._fall(variant, chosen))
         adjusted = holm([found.p for found in tested])
         falls = {}
         for variant, found, adjusted_p in zip(
@@ -156,21 +157,17 @@ class HistoryOnly(Confirmation):
             falls[variant] = VariantFall(found, adjusted_p, fell)
         return falls
 
-
-def _variant_fall(cells: Sequence[MatchedCell], overdispersion: float, *, failed: bool) -> Fall:
-    planned = planned_fall(cells, overdispersion, POOL_CUT_BELOW_P)
-    if planned.p > DOUBT_P or failed:
-        return planned
-    all_runs = []
-    for cell in cells:
-        runs = cell.head.with_repeats(FURTHER_ROUNDS)
-        if runs is None:
+    def _fall(self, variant: Variant, cells: Sequence[MatchedCell]) -> Fall:
+        planned = planned_fall(self.matching, variant, cells, POOL_CUT_BELOW_P)
+        if planned.p > DOUBT_P or variant in self.failed or not self.confirm_runs:
             return planned
-        all_runs.append(runs)
-    wider = widen_for(overdispersion, all_runs, [cell.head.planned for cell in cells])
-    histories = [cell.base.history for cell in cells]
-    pairs = list(zip(all_runs, histories, strict=True))
-    return fall(pairs, wider, POOL_CUT_BELOW_P)._replace(further_rounds=True)
+        by_scores = self.matching.is_scored(variant)
+        tested = self.with_further_rounds(cells, by_scores=by_scores)
+        if tested is None:
+            return planned
+        phi = self.matching.overdispersion_of_falls(variant)
+        wider = widen_for_cells(phi, cells, [cell.runs for cell in tested])
+        return fall(tested, wider, POOL_CUT_BELOW_P)._replace(further_rounds=True)
 
 
 # The recent pool.
@@ -257,7 +254,7 @@ def find_outages(
         repeated = [cell for cell in suspicious if cell.head.confirming.graded]
         if 2 * len(suspicious) < len(cells) or not repeated:
             continue
-        planned = planned_fall(cells, matching.overdispersion(variant), POOL_CUT_BELOW_P)
+        planned = planned_fall(matching, variant, cells, POOL_CUT_BELOW_P)
         if planned.p <= alpha and _has_recovered(repeated):
             found[variant] = Outage(
                 cells=len(repeated),
@@ -269,7 +266,7 @@ def find_outages(
 
 def _has_recovered(cells: Sequence[MatchedCell]) -> bool:
     """Return True if repeats show no drop from the base, and are better than the planned runs."""
-    repeats = [(cell.head.confirming, cell.base.history) for cell in cells]
+    repeats = [TestedCell(cell.head.confirming, cell.base.history) for cell in cells]
     if fall(repeats, cut_below_p=POOL_CUT_BELOW_P).p <= NO_DROP_P:
         return False
     tables = [(*cell.head.planned, *cell.head.confirming) for cell in cells]

@@ -31,7 +31,7 @@ from ci_evals.invocation import Invocation, Watcher
 from ci_evals.merge_base.environment import is_of_change
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, plan_runs
-from ci_evals.model.report import Checkout, RunOnMain, SuiteReport
+from ci_evals.model.report import Checkout, Outcome, RunOnMain, SuiteReport
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.ruler import MainRules, StoredAnswers
 from ci_evals.model.rules import Budget
@@ -350,10 +350,10 @@ class _Main:
 
 
 def _run_on_main(result: Result) -> RunOnMain:
-    passed = None
+    outcome = None
     if result.status != "errored":
-        passed = result.status == "passed"
-    return RunOnMain(passed=passed, started_at=result.started_at)
+        outcome = Outcome(result.status == "passed", result.score)
+    return RunOnMain(outcome=outcome, started_at=result.started_at)
 
 
 def _is_of(journal: Path, revision: str) -> bool:

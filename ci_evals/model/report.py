@@ -128,16 +128,25 @@ def _no_results(cells: Collection[CellKey]) -> Iterable[Result]:
     return ()
 
 
+class Outcome(NamedTuple):
+    """What a graded run came to. `score` is that of its grades; None if it is not known, as where
+    main's checks decide.
+    """
+
+    passed: bool
+    score: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOnMain:
     """A run of main's code that was made alongside.
 
     Attributes:
-        passed: None if it has no grade.
+        outcome: None if it has no grade.
         started_at: seconds since 1970.
     """
 
-    passed: bool | None
+    outcome: Outcome | None
     started_at: float
 
 
@@ -148,7 +157,7 @@ class MainNow:
     Attributes:
         name: the branch and its commit: `main (0123456)`.
         lack: why it could not be run; empty if it could.
-        runs: of each cell of the report, whether each run of main passed, by the number of the run
+        runs: of each cell of the report, what each run of main came to, by the number of the run
             here that was made with it; None for one without a grade.
         results: reads main's results of some cells of its own suite, in the order of finishing; a
             report that was read back has none.
@@ -156,7 +165,7 @@ class MainNow:
 
     name: str
     lack: str = ""
-    runs: Mapping[int, Mapping[int, bool | None]] = field(default_factory=dict)
+    runs: Mapping[int, Mapping[int, Outcome | None]] = field(default_factory=dict)
     results: Callable[[Collection[CellKey]], Iterable[Result]] = field(
         default=_no_results, repr=False, compare=False
     )
@@ -288,6 +297,11 @@ class RunRecord(NamedTuple):
     @property
     def graded(self) -> bool:
         return self.status != "errored"
+
+    @property
+    def is_scored(self) -> bool:
+        """True if a grader gave more than whether the answer is right: a score between 0 and 1."""
+        return any(score not in (0, 1) for _, score in self.grades)
 
     @property
     def lacks_price(self) -> bool:

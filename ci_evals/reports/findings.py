@@ -31,7 +31,7 @@ from ci_evals.gate.wording.bars import (
     unchanged_sentence,
 )
 from ci_evals.gate.wording.bases import SourceSentence
-from ci_evals.gate.wording.comparisons import missed_on_main_clause, points_gained
+from ci_evals.gate.wording.comparisons import missed_on_main_clause, points_gained, score_texts
 from ci_evals.gate.wording.rules import quarantine_clause
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
@@ -266,15 +266,19 @@ def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
         return _reason(summary)
     worse = list(comparison.worse_variants())
     (fallen,) = [each for each in comparison.variants if each.variant == rule.variant]
+    figure = "pass rate"
     base = percent(fallen.base_rate, fallen.head_rate)
     here = percent(fallen.head_rate, fallen.base_rate)
+    if fallen.scores is not None:
+        figure = "mean score"
+        here, base = score_texts(fallen.scores)
     rates = f"from {base} on {comparison.baseline.label} to {here}"
     broken = tuple(_broken(summary))
     if len(worse) < 2:
-        short = f"pass rate fell {rates}"
+        short = f"{figure} fell {rates}"
         names = (*on_variant(summary, fallen.variant), *broken)
         return _head(summary, short, names, evidence=_evidence(summary))
-    short = f"pass rate fell on {len(worse)} of {number_of(len(comparison.variants), 'variant')}"
+    short = f"{figure} fell on {len(worse)} of {number_of(len(comparison.variants), 'variant')}"
     names = broken
     if not broken:
         names = (f", {rates}", *on_variant(summary, fallen.variant))

@@ -52,6 +52,7 @@ from ci_evals.reports.groups import error_groups
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.reports.view import CellOutcome, CellView, Failures, cell_views
+from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.drift import MOST_EVIDENCE
 from ci_evals.stats.thresholds import DRIFT_BETS
 
@@ -71,21 +72,28 @@ Counted = TypeVar("Counted", Tally, Evidence)
 
 
 def check_runs(runs: Counted) -> Counted:
-    """Refuse counts of passed and graded runs that are impossible."""
-    if not 0 <= runs.passed <= runs.graded <= MOST_RUNS:
+    """Refuse counts of passed and graded runs that are impossible, and such sums of scores."""
+    possible = 0 <= runs.passed <= runs.graded <= MOST_RUNS
+    if possible and isinstance(runs, Evidence) and runs.scores is not None:
+        possible = runs.scores.runs == runs.graded and _is_possible(runs.scores)
+    if not possible:
         raise ValueError("a count of runs makes no sense")
     return runs
 
 
-def _check_averages(per_run: PerRun) -> PerRun:
-    runs, total, squares = per_run.scores
+def _is_possible(scores: ScoreSums) -> bool:
+    runs, total, squares = scores
     if runs <= 0:
-        possible = runs == total == squares == 0
-    else:
-        # By Cauchy-Schwarz, the sum of squares is at least the square of the sum per run.
-        rounding = 1e-6
-        possible = 0 <= total <= runs * (1 + rounding)
-        possible = possible and squares >= total * total / runs * (1 - rounding)
+        return runs == total == squares == 0
+    # By Cauchy-Schwarz, the sum of squares is at least the square of the sum per run.
+    rounding = 1e-6
+    return 0 <= total <= runs * (1 + rounding) and (
+        total * total / runs * (1 - rounding) <= squares <= total * (1 + rounding)
+    )
+
+
+def _check_averages(per_run: PerRun) -> PerRun:
+    possible = _is_possible(per_run.scores)
     for amount in (per_run.cost_usd, per_run.tokens, per_run.latency_median_s):
         possible = possible and (amount is None or 0 <= amount <= MOST_OF_A_RUN)
     if not possible:
@@ -272,10 +280,11 @@ class MainEntry:
 
 
 class MainRun(NamedTuple):
-    """A run of main, made with a run here."""
+    """A run of main, made with a run here. Its score is None if it was not graded."""
 
     run: RunCount
     passed: bool | None
+    score: Share | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,8 +294,8 @@ class CellEntry:
     Attributes:
         planned: the number of its runs, without confirm runs.
         confirm_runs: the number of further runs that were planned for it as a suspect.
-        main_now: the runs here that main made, too, in the same minutes: the number of the run, and
-            whether main's passed; null for one without a grade.
+        main_now: the runs here that main made, too, in the same minutes: the number of the run,
+            whether main's passed, and its score; null for one without a grade.
         fingerprint: identifies the question of the case and its grading, as `asked.judged`.
         critical: a regression always makes the gate red.
         threshold: the score that a run needs to pass; None if all graders must pass.
@@ -697,7 +706,8 @@ def _main(report: SuiteReport) -> MainEntry | None:
 def _main_runs(report: SuiteReport, cell: int) -> tuple[MainRun, ...]:
     if report.main_now is None:
         return ()
-    return tuple(MainRun(*each) for each in sorted(report.main_now.runs.get(cell, {}).items()))
+    runs = report.main_now.runs.get(cell, {})
+    return tuple(MainRun(number, *(runs[number] or (None, None))) for number in sorted(runs))
 
 
 def _cell_fields(summary: Summary, cell: CellView) -> dict[str, Any]:

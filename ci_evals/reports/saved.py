@@ -30,7 +30,7 @@ from ci_evals.gate.outages import unanswered_runs
 from ci_evals.graders.scoring import passes, score_of
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs
-from ci_evals.model.report import Looks, MainNow, RunRecord, SuiteInfo, SuiteReport, Tally
+from ci_evals.model.report import Looks, MainNow, Outcome, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result, encode_result, every_grade
 from ci_evals.model.ruler import Ruler
 from ci_evals.model.rules import ConfirmRuns, Gate
@@ -169,16 +169,18 @@ class SavedReport:
         lost = unanswered_runs(own, self.head)
         cells = {}
         for cell in self.head:
-            runs = cell.planned
+            runs, scores = cell.planned, cell.scores_to_keep
             per_runs = {own.id: cell.per_run}
             if cell.variant in lost:
                 runs = Tally(runs.passed, runs.graded - cell.unanswered)
+                if scores is not None:  # theirs are 0
+                    scores = scores._replace(runs=runs.graded)
                 per_runs = {}
             kept = evidence_to_keep(earlier_cells.get(cell.key), cell.fingerprint)
             older = [evidence for evidence in kept if evidence.report != own.id]
             cells[cell.key] = BaseCell(
                 cell.fingerprint,
-                History((Evidence(own.id, *runs), *older)),
+                History((Evidence(own.id, *runs, scores), *older)),
                 per_runs,
                 cell.is_quarantined,
                 bar_of(cell.case, cell.variant, self.gate),
@@ -350,11 +352,15 @@ def _restore_main(document: Measured, further: RunPlan) -> MainNow | None:
     for cell in document.cells:
         number = numbers[cell.key]
         first = further.first_runs[number]
-        for run, _ in cell.main_now:
+        of_cell: dict[int, Outcome | None] = {}
+        for run, passed, score in cell.main_now:
             if not first <= run < first + further.runs(number):
                 raise ContradictionError(f"run {run} of main is of no run of {cell.case!r}")
-        if cell.main_now:
-            runs[number] = dict(cell.main_now)
+            of_cell[run] = None
+            if passed is not None:
+                of_cell[run] = Outcome(passed, score)
+        if of_cell:
+            runs[number] = of_cell
     return MainNow(name=document.main.name, lack=document.main.lack, runs=runs)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.exact_tests import failure_weight
 from ci_evals.stats.thresholds import (
     OVERDISPERSION_MAX_TERM,
@@ -49,6 +50,44 @@ def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:
     pairs = len(reports) - 1
     prior = OVERDISPERSION_PRIOR_PAIRS
     return max(1.0, (squares + prior) / (pairs + prior))
+
+
+def score_overdispersion(reports: Sequence[Sequence[ScoreSums]]) -> float:
+    """Return what `overdispersion` returns for the scores of runs.
+
+    d is the difference of two reports' mean scores, summed over cells, each of which counts alike;
+    its variance is that of the scores within each cell, over all reports together.
+
+    Args:
+        reports: the same cells in the same order in each, newest report first.
+    """
+    if len(reports) < OVERDISPERSION_MIN_REPORTS:
+        return 1.0
+    variances = [_variance_of_a_run(cell) for cell in zip(*reports, strict=True)]
+    squares = 0.0
+    for newer, older in pairwise(reports):
+        difference = variance = 0.0
+        for one, other, of_one_run in zip(newer, older, variances, strict=True):
+            if one.runs and other.runs and of_one_run:
+                difference += one.total / one.runs - other.total / other.runs
+                variance += of_one_run * (1 / one.runs + 1 / other.runs)
+        if variance:
+            squares += min(difference**2 / variance, OVERDISPERSION_MAX_TERM)
+        else:
+            squares += 1.0
+    pairs = len(reports) - 1
+    prior = OVERDISPERSION_PRIOR_PAIRS
+    return max(1.0, (squares + prior) / (pairs + prior))
+
+
+def _variance_of_a_run(reports: Iterable[ScoreSums]) -> float:
+    """Return the variance of the scores of a cell in all reports; 0 with fewer than two."""
+    together = ScoreSums()
+    for sums in reports:
+        together += sums
+    if together.runs < 2:
+        return 0.0
+    return together.deviations / (together.runs - 1)
 
 
 class _Change(NamedTuple):

@@ -10,6 +10,7 @@ from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import BaseRate, Comparison, RatesNow, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.model.report import Tally
+from ci_evals.stats.differences import ScoreMeans
 from ci_evals.stats.thresholds import FURTHER_ROUNDS, MIN_COMPARED_SHARE
 
 if TYPE_CHECKING:
@@ -265,15 +266,20 @@ def _p_figure(p: float) -> str:
 def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     """`pass rate 93 % on main, 85 % here over 40 cases; p = 0.0083 (by chance, once in 120)`.
 
-    The p is that of the two rates. `, with 3 further rounds` tells that of here from the rate of
-    the planned runs.
+    The p is that of the two rates, or mean scores. `, with 3 further rounds` tells that of here
+    from the rate of the planned runs.
     """
-    before = percent(variant.base_rate, variant.head_rate)
-    here = percent(variant.head_rate, variant.base_rate)
+    if variant.scores is None:
+        figure = "pass rate"
+        before = percent(variant.base_rate, variant.head_rate)
+        here = percent(variant.head_rate, variant.base_rate)
+    else:
+        figure = "mean score"
+        here, before = score_texts(variant.scores)
     cases = number_of(variant.cells, "case")
     name = variant_name(comparison, variant)
     where = f"on {comparison.baseline.label}{_pool_clause(comparison, variant)}"
-    rates = f"{name}pass rate {before} {where}, {here} here over {cases}"
+    rates = f"{name}{figure} {before} {where}, {here} here over {cases}"
     if variant.further_rounds:
         rates += f", with {FURTHER_ROUNDS} further rounds"
     if variant.better:  # its names are waived, which another sentence says
@@ -307,17 +313,29 @@ def _better_clause(comparison: Comparison, variant: VariantComparison) -> str:
 
 def _variant_now(comparison: Comparison, variant: VariantComparison, now: RatesNow) -> str:
     """`fell as a whole: 81 % here, 89 % on main now; p = 0.002`, or that main is below, too."""
+    figure = ""
     here, main = percent(now.here, now.main), percent(now.main, now.here)
+    if now.scores is not None:
+        figure = "mean score "
+        here, main = score_texts(now.scores)
     name = variant_name(comparison, variant)
     if variant.fell:
-        return (
-            f"{name}fell as a whole: {here} here, {main} on {comparison.main} now; {_chance(now.p)}"
-        )
+        rates = f"{figure}{here} here, {main} on {comparison.main} now"
+        return f"{name}fell as a whole: {rates}; {_chance(now.p)}"
     if now.main_fell:
         below = f"below the reports of {comparison.baseline.label}, but so is {comparison.main} now"
-        return f"{name}{below}: {here} here, {main} there: not this change"
-    rates = f"{here} here, {main} on {comparison.main} in the same minutes"
+        return f"{name}{below}: {figure}{here} here, {main} there: not this change"
+    rates = f"{figure}{here} here, {main} on {comparison.main} in the same minutes"
     return f"{name}can't tell: {rates}; {_chance(now.p)}"
+
+
+def score_texts(means: ScoreMeans) -> tuple[str, str]:
+    """Return the mean scores of head and base, with as many digits as tell them apart."""
+    for digits in (2, 3):
+        head, base = f"{means.head:.{digits}f}", f"{means.base:.{digits}f}"
+        if head != base:
+            break
+    return head, base
 
 
 def _pool_clause(comparison: Comparison, variant: VariantComparison) -> str:
