@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import (
@@ -30,6 +31,7 @@ from ci_evals.model.report import Outcome as Run
 from ci_evals.model.rules import Gate
 from ci_evals.stats.thresholds import ALPHA, CONFIRM_RUNS, SUSPECT_RUNS
 
+STANDARD = NormalDist()
 MOST_REPEATS = SUSPECT_RUNS + CONFIRM_RUNS
 PLAIN_BAR = 0.85
 TRULY_WORSE = 0.1
@@ -62,14 +64,57 @@ SPLIT = Beta(0.9, 0.1)
 """As published for tool-agent benchmarks: a mean of 90 %, and an intra-class correlation of 0.5."""
 
 
-class Suite(NamedTuple):
-    """A suite, the distribution of its cases' pass rates, and its number of baseline reports."""
+class UpperHalf(NamedTuple):
+    """Rates, or mean scores, from 0.5 to 1."""
 
-    rates: Beta | Alike = USUAL
+    rates: Beta
+
+    def draw(self, rng: random.Random) -> float:
+        return 0.5 + 0.5 * self.rates.draw(rng)
+
+
+class Scores(NamedTuple):
+    """Graders that give scores, in tenths, of which a case's rate is the mean.
+
+    Args:
+        share: the share of the cases that have such a grader.
+        spread: the standard deviation of the scores of a case.
+        bar: the score that a run needs to pass.
+    """
+
+    share: float = 1.0
+    spread: float = 0.12
+    bar: float = 0.7
+
+
+class Suite(NamedTuple):
+    """A suite, the distribution of its cases' pass rates, and its number of baseline reports.
+
+    With `scores`, the rates of cases that have some are their mean scores.
+    """
+
+    rates: Beta | Alike | UpperHalf = USUAL
     cases: int = 40
     runs: int = 3
     reports: int = 10
     variants: int = 1
+    scores: Scores | None = None
+
+    def grade(self, cell: int, rate: float, draw: float) -> Run:
+        """Return a run of a cell.
+
+        Args:
+            cell: its number.
+            rate: its pass rate, or its mean score.
+            draw: a number from 0 to 1; the lower, the better the run.
+        """
+        scores = self.scores
+        if scores is None or cell // self.variants >= scores.share * self.cases:
+            passed = draw < rate
+            return Run(passed, float(passed))
+        better = rate - scores.spread * STANDARD.inv_cdf(max(draw, 1e-9))
+        score = min(1.0, max(0.0, round(better, 1)))
+        return Run(score >= scores.bar, score)
 
 
 Past = Callable[[Rates, int], Rates]
@@ -269,24 +314,26 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
             now, broken = story.change(now, rng)
         now = story.luck.move(now, rng)
         planned = Draws(story.luck, len(now), suite.runs, rng)
+        outages = [out_in(story, run) for run in range(suite.runs)]
         rounds = [
             {
-                run + 1: graded(
-                    planned.draw(cell, run) < rate and rng.random() >= out_in(story, run)
-                )
-                for run in range(suite.runs)
+                run + 1: made_unless_out(suite.grade(cell, rate, planned.draw(cell, run)), rng, out)
+                for run, out in enumerate(outages)
             }
             for cell, rate in enumerate(now)
         ]
         further = Draws(story.luck, len(now), MOST_REPEATS, rng)
         repeats = [
-            [graded(further.draw(cell, run) < rate) for run in range(MOST_REPEATS)]
+            [suite.grade(cell, rate, further.draw(cell, run)) for run in range(MOST_REPEATS)]
             for cell, rate in enumerate(now)
         ]
         # Last, so that pull requests are the same where main does not run.
         of_main = None
         if story.main_runs:
-            of_main = [[graded(rng.random() < rate) for _ in range(MOST_REPEATS)] for rate in main]
+            of_main = [
+                [suite.grade(cell, rate, rng.random()) for _ in range(MOST_REPEATS)]
+                for cell, rate in enumerate(main)
+            ]
         before = [cell.history.evidence[0] for cell in base.cells.values()]
         passed = [sum(run.passed for run in each.values()) for each in rounds]
         yield outcome(suite, base, rounds, repeats, of_main, story.rules)._replace(
@@ -299,72 +346,14 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
         )
 
 
-def graded(passed: bool) -> Run:
-    """Return a run whose grader says no more than whether the answer is right."""
-    return Run(passed, float(passed))
+def is_scored(runs: Iterable[Run]) -> bool:
+    """Return True if a grader gave other than 0 or 1."""
+    return any(run.score not in (0, 1) for run in runs)
 
 
-class Scored(NamedTuple):
-    """A suite whose graders give scores, in tenths.
-
-    Args:
-        suite: its size; each case has a true mean score.
-        share: the share of the cases with scores; the others pass at their rate.
-        spread: the standard deviation of the scores of a case.
-        bar: the score that a run needs to pass.
-    """
-
-    suite: Suite = Suite()
-    share: float = 1.0
-    spread: float = 0.12
-    bar: float = 0.7
-
-    def run(self, cell: int, mean: float, rng: random.Random) -> Run:
-        """Return a run of a cell. Cells of the same case are all scored, or none is."""
-        if cell // self.suite.variants >= self.share * self.suite.cases:
-            return graded(rng.random() < mean)
-        score = min(1.0, max(0.0, round(rng.gauss(mean, self.spread), 1)))
-        return Run(score >= self.bar, score)
-
-
-def scored_pull_requests(
-    scored: Scored, fall: float = 0.0, vendor: float = 0.0, *, number: int
-) -> Iterator[Outcome]:
-    """Yield the outcomes of so many pull requests on a suite whose graders give scores.
-
-    Args:
-        scored: the suite.
-        fall: by how much the change lowers the mean score of every case.
-        vendor: by how much both sides have fallen since the newest base report.
-        number: how many pull requests.
-    """
-    suite = scored.suite
-    for seed in range(number):
-        rng = random.Random(f"{scored} {seed}")
-        means = [0.5 + 0.5 * rng.betavariate(4, 2) for _ in keys(suite)]
-        refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(suite.reports))
-        cells: dict[CellKey, BaseCell] = {}
-        for cell, (key, mean) in enumerate(zip(keys(suite), means, strict=True)):
-            evidence = []
-            for ref in refs:
-                runs = [scored.run(cell, mean, rng) for _ in range(suite.runs)]
-                sums = scores_of(runs)
-                if not any(each.score not in (0, 1) for each in runs):
-                    sums = None
-                evidence.append(Evidence(ref.id, *tally_of(runs), sums))
-            cells[key] = BaseCell(key[0], History(tuple(evidence)))
-        base = find_lost_reports(Baseline(suite="simulated", reports=refs, cells=cells))
-        main = [max(0.0, mean - vendor) for mean in means]
-        now = [max(0.0, mean - fall) for mean in main]
-        rounds = [
-            {run + 1: scored.run(cell, mean, rng) for run in range(suite.runs)}
-            for cell, mean in enumerate(now)
-        ]
-        here, there = (
-            [[scored.run(cell, mean, rng) for _ in range(MOST_REPEATS)] for cell, mean in each]
-            for each in (enumerate(now), enumerate(main))
-        )
-        yield outcome(suite, base, rounds, here, there)
+def made_unless_out(run: Run, rng: random.Random, out: float) -> Run:
+    """Return a run, or one that failed as the provider was out: `out` is the chance of that."""
+    return run if rng.random() >= out else Run(passed=False, score=0.0)
 
 
 def out_in(story: Story, run: int) -> float:
@@ -408,8 +397,7 @@ def outcome(
         tally = tally_of(runs)
         counts = Counts(tally.passed, tally.graded - tally.passed, 0, tally.graded)
         cell = ReportedCell(number, case_of(key[0]), variant, counts, key[0], tally)
-        is_scored = any(each.score not in (0, 1) for each in runs)
-        head.append(replace(cell, scores=scores_of(runs), is_scored=is_scored))
+        head.append(replace(cell, scores=scores_of(runs), is_scored=is_scored(runs)))
     main_now = MainNow(name="main") if of_main is not None else None
     while step := next_runs(head, base, CONFIRM_RUNS, rules, main_now=main_now):
         for number, cell in enumerate(head):
@@ -456,12 +444,16 @@ def run_again(
         base = base_of(suite, QUIET, first, rng)
         now, _ = change(first, rng)
         whole = [
-            {run: graded(rng.random() < rate) for run in range(1, suite.runs + 1)} for rate in now
+            {run: suite.grade(cell, rate, rng.random()) for run in range(1, suite.runs + 1)}
+            for cell, rate in enumerate(now)
         ]
         early = [
             {run: each for run, each in runs.items() if rng.random() >= lost} for runs in whole
         ]
-        repeats = [[graded(rng.random() < rate) for _ in range(MOST_REPEATS)] for rate in now]
+        repeats = [
+            [suite.grade(cell, rate, rng.random()) for _ in range(MOST_REPEATS)]
+            for cell, rate in enumerate(now)
+        ]
         yield outcome(suite, base, early, repeats), outcome(suite, base, whole, repeats)
 
 
@@ -475,8 +467,11 @@ def base_of(suite: Suite, story: Story, first: Rates, rng: random.Random) -> Bas
         evidence = []
         for age, ref in enumerate(refs):
             rate = then[age][number] * (1 - story.base_out.get(age, 0.0))
-            passed = sum(draws[age].draw(number, run) < rate for run in range(suite.runs))
-            evidence.append(Evidence(ref.id, passed, suite.runs))
+            runs = [
+                suite.grade(number, rate, draws[age].draw(number, run)) for run in range(suite.runs)
+            ]
+            sums = scores_of(runs) if is_scored(runs) else None
+            evidence.append(Evidence(ref.id, *tally_of(runs), sums))
         cells[key] = BaseCell(key[0], shared(tuple(evidence)))
     return find_lost_reports(Baseline(suite="simulated", reports=refs, cells=cells))
 

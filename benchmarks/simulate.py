@@ -19,8 +19,10 @@ from benchmarks.pull_requests import (
     Frequencies,
     Luck,
     Outcome,
+    Scores,
     Story,
     Suite,
+    UpperHalf,
     breaks,
     crashes,
     falls,
@@ -187,6 +189,27 @@ def main_runs() -> Rows:
     }
 
 
+def scored() -> Rows:
+    """Return suites whose graders give scores, in tenths, and of which main's code runs, too."""
+    usual = Suite(UpperHalf(Beta(4, 2)), scores=Scores())
+    suites = {
+        "scores": usual,
+        "scores of half of the cases": usual._replace(scores=Scores(share=0.5)),
+        "scores, 1 base report": usual._replace(reports=1),
+        "scores, 3 variants": usual._replace(variants=3),
+    }
+    stories = {
+        "nothing changed": Story(main_runs=True),
+        "all fall by 0.04": Story(main_runs=True, change=falls(0.04)),
+        "the vendor changed all by 0.04": Story(main_runs=True, vendor=falls(0.04)),
+    }
+    return {
+        f"{suite}: {story}": (suites[suite], stories[story])
+        for suite in suites
+        for story in stories
+    }
+
+
 def main_runs_variants() -> Rows:
     """Return suites of several variants of which main's code runs, too."""
     rows = {}
@@ -233,6 +256,7 @@ def several_variants() -> Rows:
 TABLES: Mapping[str, Rows] = {
     "main's code runs, too": main_runs(),
     "main's code runs, too; several variants": main_runs_variants(),
+    "main's code runs, too; graders give scores": scored(),
     "a change that helps, or not": changes_that_help(),
     "nothing changed": NOTHING_CHANGED,
     "nothing changed, common luck": COMMON_LUCK,

@@ -11,11 +11,12 @@ from functools import cached_property
 from statistics import fmean
 
 from ci_evals.gate.baseline import add_tallies
-from ci_evals.gate.cells import MatchedCell, Matching
+from ci_evals.gate.cells import MatchedCell, Matching, scores_of_cells
 from ci_evals.gate.falls import widen_for
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.report import Tally
+from ci_evals.stats.differences import lower_scores
 from ci_evals.stats.exact_tests import Table, holm, stratified_lower, widen
 from ci_evals.stats.overdispersion import shared_luck
 from ci_evals.stats.thresholds import MIN_TAG_DROP_RATIO, SUSPECT_CASE_P
@@ -143,17 +144,24 @@ def match_cases(matching: Matching) -> Sequence[MatchedCase]:
 
 
 def compare_tags(matching: Matching) -> Sequence[TagComparison]:
-    """Test every tag that some, but not all, compared cells have; the surest drop first."""
-    tables: dict[str, list[Table]] = defaultdict(list)
+    """Test every tag that some, but not all, compared cells have; the surest drop first.
+
+    Scores are tested where graders give other than 0 and 1, as of variants.
+    """
+    by_tag: dict[str, list[MatchedCell]] = defaultdict(list)
     fallen = 0.0
     for cell in matching.cells:
         fallen += cell.pooled.rate - cell.head.planned.rate
         for tag in cell.head.case.tags:
-            tables[tag].append((*cell.head.planned, *cell.pooled))
-    tested = []
-    for tag, chosen in tables.items():
-        if len(chosen) < len(matching.cells):
-            tested.append((tag, chosen, stratified_lower(chosen)))
+            by_tag[tag].append(cell)
+    tested: list[tuple[str, Sequence[Table], float]] = []
+    for tag, cells in by_tag.items():
+        if len(cells) == len(matching.cells):
+            continue
+        tables = [(*cell.head.planned, *cell.pooled) for cell in cells]
+        scores = scores_of_cells(cells)
+        p = stratified_lower(tables) if scores is None else lower_scores(scores)
+        tested.append((tag, tables, p))
     adjusted = holm([p for _, _, p in tested])
     tags = []
     for (tag, chosen, p), adjusted_p in zip(tested, adjusted, strict=True):

@@ -18,6 +18,7 @@ from ci_evals.model.fields import Share
 from ci_evals.model.fingerprint import grading_half
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
+from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.exact_tests import fisher_lower, fisher_upper
 from ci_evals.stats.thresholds import SUSPECT_CELL_P, SUSPECT_SINGLE_RUN_P
 
@@ -159,6 +160,21 @@ def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[
     return matched
 
 
+def scores_of_cells(cells: Sequence[MatchedCell]) -> Sequence[tuple[ScoreSums, ScoreSums]] | None:
+    """Return the scores of the planned runs of some cells, and those pooled of the base.
+
+    None if no grader gave other than 0 or 1, or if main's checks have graded some, without scores.
+    """
+    if not any(cell.head.is_scored or cell.base.history.is_scored for cell in cells):
+        return None
+    pairs = []
+    for cell in cells:
+        if cell.head.scores is None:
+            return None
+        pairs.append((cell.head.scores, cell.base.history.score_sums[-1]))
+    return pairs
+
+
 @dataclass(frozen=True)
 class Matching:
     """The cells of a report, matched with those of a baseline.
@@ -198,9 +214,7 @@ class Matching:
 
         Where main's checks have graded, there are no scores.
         """
-        cells = self.by_variant[variant]
-        has_scores = any(cell.head.is_scored or cell.base.history.is_scored for cell in cells)
-        return has_scores and all(cell.head.scores is not None for cell in cells)
+        return scores_of_cells(self.by_variant[variant]) is not None
 
 
 def match_cells(head: Sequence[ReportedCell], base: Baseline) -> Matching:

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison, MatchedCase, match_cases
 from ci_evals.gate.cells import MatchedCell, Matching, waived_cells
-from ci_evals.gate.falls import Fall, Rise, TestedCell, rise, widen_for_cells
+from ci_evals.gate.falls import CellSample, Fall, Rise, rise, widen_for_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Outcome, Tally
@@ -381,7 +381,7 @@ class Confirmation(ABC):
         weighed = {}
         for variant in dict.fromkeys(cell.head.variant for cell in named):
             cells = self.matching.by_variant[variant]
-            planned = [TestedCell.of(cell) for cell in cells]
+            planned = [CellSample.of(cell) for cell in cells]
             found = rise(planned, self.matching.overdispersion(variant))
             if found.p <= LIKELY_RISE_P and found.against_history.p > DOUBT_P:
                 weighed[variant] = cells
@@ -417,7 +417,7 @@ class Confirmation(ABC):
 
     def with_further_rounds(
         self, cells: Sequence[MatchedCell], *, by_scores: bool = False
-    ) -> Sequence[TestedCell] | None:
+    ) -> Sequence[CellSample] | None:
         """Return the cells with their planned runs and further rounds; None if some are missing.
 
         Where nothing was to run again, the planned runs decide.
@@ -429,7 +429,7 @@ class Confirmation(ABC):
                 further = self.further_rounds(cell)
             if further is None:
                 return None
-            found.append(TestedCell.of(cell, further, by_scores=by_scores))
+            found.append(CellSample.of(cell, further, by_scores=by_scores))
         return found
 
     @abstractmethod

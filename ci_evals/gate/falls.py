@@ -19,7 +19,7 @@ from ci_evals.stats.exact_tests import Table, exchange, weighted_lower, widen
 from ci_evals.stats.thresholds import MAX_EXACT_CUT_SUPPORT, POOL_CUT_ABOVE_P
 
 
-class TestedCell(NamedTuple):
+class CellSample(NamedTuple):
     """A cell of a variant that is tested as a whole.
 
     Args:
@@ -35,7 +35,7 @@ class TestedCell(NamedTuple):
     @classmethod
     def of(
         cls, cell: MatchedCell, further: Sequence[Outcome | None] = (), *, by_scores: bool = False
-    ) -> "TestedCell":
+    ) -> "CellSample":
         """Return a cell with its planned runs and some further ones."""
         runs = add_tallies((cell.head.planned, tally_of(further)))
         planned, more = cell.head.scores, scores_of(further)
@@ -63,7 +63,7 @@ class Fall(NamedTuple):
 
 
 def fall(
-    cells: Sequence[TestedCell],
+    cells: Sequence[CellSample],
     overdispersion: float = 1.0,
     cut_below_p: float | None = None,
 ) -> Fall:
@@ -80,7 +80,7 @@ def fall(
     """
     histories = [cell.history for cell in cells]
     scores = [cell.scores for cell in cells if cell.scores is not None]
-    by_scores = len(scores) == len(cells)
+    by_scores = len(scores) == len(cells) > 0
     reports = max((history.pooled_reports for history in histories), default=0)
     pool_size = reports
     for age in range(1, reports):
@@ -122,7 +122,7 @@ def planned_fall(
 ) -> Fall:
     """Test the planned runs of some cells of a variant for a drop."""
     by_scores = matching.is_scored(variant)
-    tested = [TestedCell.of(cell, by_scores=by_scores) for cell in cells]
+    tested = [CellSample.of(cell, by_scores=by_scores) for cell in cells]
     return fall(tested, matching.overdispersion_of_falls(variant), cut_below_p)
 
 
@@ -157,7 +157,7 @@ class Rise(NamedTuple):
 
 
 def rise(
-    cells: Sequence[TestedCell],
+    cells: Sequence[CellSample],
     overdispersion: float,
     *,
     further_rounds: bool = False,

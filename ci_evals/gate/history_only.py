@@ -21,7 +21,7 @@ from ci_evals.gate.baseline import (
 from ci_evals.gate.cases import MatchedCase, lower_p
 from ci_evals.gate.cells import MatchedCell, Matching, match_cells
 from ci_evals.gate.confirmation import Confirmation, FurtherRuns, VariantFall, Wanted
-from ci_evals.gate.falls import Fall, TestedCell, fall, planned_fall, widen_for_cells
+from ci_evals.gate.falls import CellSample, Fall, fall, planned_fall, widen_for_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Outcome, Tally
@@ -266,7 +266,7 @@ def find_outages(
 
 def _has_recovered(cells: Sequence[MatchedCell]) -> bool:
     """Return True if repeats show no drop from the base, and are better than the planned runs."""
-    repeats = [TestedCell(cell.head.confirming, cell.base.history) for cell in cells]
+    repeats = [CellSample(cell.head.confirming, cell.base.history) for cell in cells]
     if fall(repeats, cut_below_p=POOL_CUT_BELOW_P).p <= NO_DROP_P:
         return False
     tables = [(*cell.head.planned, *cell.head.confirming) for cell in cells]

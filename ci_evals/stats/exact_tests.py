@@ -27,7 +27,7 @@ def fisher_lower(k_head: int, n_head: int, k_base: int, n_base: int) -> float:
     Raises:
         ValueError: passes are not between 0 and the runs.
     """
-    return _head_passes(k_head, n_head, k_base, n_base).at_most(k_head)
+    return _rounded(_head_passes(k_head, n_head, k_base, n_base).at_most(k_head))
 
 
 @lru_cache(maxsize=65536)  # a comparison has many cells and few distinct tables
@@ -39,7 +39,7 @@ def fisher_upper(k_head: int, n_head: int, k_base: int, n_base: int) -> float:
     Raises:
         ValueError: passes are not between 0 and the runs.
     """
-    return _head_passes(k_head, n_head, k_base, n_base).at_least(k_head)
+    return _rounded(_head_passes(k_head, n_head, k_base, n_base).at_least(k_head))
 
 
 @lru_cache(maxsize=65536)  # a comparison has many cells and few distinct tables
@@ -54,7 +54,15 @@ def fisher_two_sided(k_head: int, n_head: int, k_base: int, n_base: int) -> floa
     distribution = _head_passes(k_head, n_head, k_base, n_base)
     observed = distribution.exactly(k_head) * _SAME
     as_unlikely = [p for p in distribution.probabilities if p <= observed]
-    return min(1.0, fsum(as_unlikely))
+    return min(1.0, _rounded(fsum(as_unlikely)))
+
+
+def _rounded(p: float) -> float:
+    """Return a p-value without the rounding errors of its last digits.
+
+    A table whose p is exactly 0.3 must not come out above a level of 0.3.
+    """
+    return float(f"{p:.14g}")
 
 
 def _head_passes(k_head: int, n_head: int, k_base: int, n_base: int) -> Hypergeometric:

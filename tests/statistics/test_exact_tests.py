@@ -26,6 +26,13 @@ from ci_evals.stats.exact_tests import (
 # One cell: Fisher's test.
 
 
+@pytest.mark.parametrize(
+    ("table", "p"), [((1, 2, 20, 23), 0.3), ((3, 4, 20, 21), 0.3), ((1, 3, 13, 25), 0.5)]
+)
+def test_a_p_value_that_is_a_level_is_not_above_it(table: Table, p: float) -> None:
+    assert fisher_lower(*table) == p
+
+
 def side(most: int) -> st.SearchStrategy[tuple[int, int]]:
     return st.integers(0, most).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 

@@ -8,9 +8,10 @@ from ci_evals.gate.compare import Comparison, compare
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts as CountsByStatus
-from ci_evals.model.report import Tally
+from ci_evals.model.report import Outcome, Tally
 
 Counts = tuple[int, int]
+PASSED, FAILED = Outcome(True), Outcome(False)
 
 
 def key_of(case: str, provider: str = "agent") -> CellKey:
@@ -41,9 +42,9 @@ def head_of(
     ]
 
 
-def repeats_of(passed: int, runs: int) -> tuple[bool, ...]:
+def repeats_of(passed: int, runs: int) -> tuple[Outcome, ...]:
     """What became of so many repeats, of which so many passed: failed ones first."""
-    return (False,) * (runs - passed) + (True,) * passed
+    return (FAILED,) * (runs - passed) + (PASSED,) * passed
 
 
 def base_of(

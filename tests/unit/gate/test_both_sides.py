@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from factories import report_of
-from sides import base_of, head_of, key_of
+from sides import FAILED, base_of, head_of, key_of
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, ReportedCell, ReportRef
 from ci_evals.gate.both_sides import BothSides, has_collapsed_now
@@ -19,7 +19,7 @@ from ci_evals.gate.rules import rule_verdicts
 from ci_evals.gate.wording.comparisons import rate_change, variant_sentence
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Counts, MainNow, Tally
+from ci_evals.model.report import Counts, MainNow, Outcome, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.thresholds import MAIN_COLLAPSED_MIN_CELLS
 
@@ -88,12 +88,12 @@ class PullRequest:
             fresh = self.here[cell.key][made : made + count]
             of_main = self.main[cell.key][made : made + count]
             for place, letter in enumerate(of_main, len(cell.repeats)):
-                main_now[place] = letter == "1"
+                main_now[place] = Outcome(letter == "1")
         else:
             made = len(cell.again)
             fresh = self.alone[cell.key][made : made + count]
         assert len(fresh) == count
-        repeats = (*cell.repeats, *(letter == "1" for letter in fresh))
+        repeats = (*cell.repeats, *(Outcome(letter == "1") for letter in fresh))
         return replace(cell, repeats=repeats, main_now=main_now)
 
 
@@ -150,7 +150,7 @@ def test_known_runs_of_main_that_fail_as_a_whole_now(known: Mapping[str, Any]) -
     head = head_of({str(n): (3, 3) for n in range(len(known["now"]))})
     cells = []
     for cell, (passed, runs) in zip(head, known["now"], strict=True):
-        outcomes = [place < passed for place in range(runs)]
+        outcomes = [Outcome(place < passed) for place in range(runs)]
         main_now = dict(enumerate(outcomes))
         cells.append(replace(cell, repeats=tuple(outcomes), main_now=main_now))
     base = base_of({str(n): tuple(newest) for n, newest in enumerate(known["newest"])})
@@ -166,9 +166,9 @@ def compared(here: int, main: int) -> Comparison:
     """One of forty cases fails all planned runs and repeats; of ten on both sides, so many pass."""
     steady = {f"ok {n}": (3, 3) for n in range(39)}
     head = head_of({"a": (0, 3)} | steady)
-    outcomes = [place < here for place in range(10)]
-    main_now = {4 + place: place < main for place in range(10)}
-    head[0] = replace(head[0], repeats=(*[False] * 4, *outcomes), main_now=main_now)
+    outcomes = [Outcome(place < here) for place in range(10)]
+    main_now: dict[int, Outcome | None] = {4 + place: Outcome(place < main) for place in range(10)}
+    head[0] = replace(head[0], repeats=(*[FAILED] * 4, *outcomes), main_now=main_now)
     base = base_of({"a": (30, 30)} | dict.fromkeys(steady, (30, 30)))
     return compare(head, base, confirm_runs=10, main_now=MAIN)
 
@@ -208,7 +208,7 @@ def test_a_pair_that_was_cut_names_and_clears_nothing() -> None:
 def test_main_that_fails_as_a_whole_now_is_no_verdict() -> None:
     names = [str(n) for n in range(6)]
     head = [
-        replace(cell, repeats=(False,) * 14, main_now={4 + place: False for place in range(10)})
+        replace(cell, repeats=(FAILED,) * 14, main_now={4 + place: FAILED for place in range(10)})
         for cell in head_of(dict.fromkeys(names, (0, 3)))
     ]
     report = report_of(dict.fromkeys(names, "FFF"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from scipy.stats import norm
-from sides import base_of, head_of, key_of
+from sides import FAILED, base_of, head_of, key_of
 
 from ci_evals.gate.baseline import Baseline, ReportedCell
 from ci_evals.gate.compare import Comparison, compare, next_runs
@@ -72,7 +72,7 @@ def test_what_no_variant_shows_by_itself_is_named_over_all_of_them() -> None:
 def test_nothing_is_named_before_every_variant_ran_again() -> None:
     baseline = base({"dead": (3, 3)})
     cells = head({"dead": (0, 3)}, {"dead": (0, 5)})
-    cells[-1] = replace(cells[-1], repeats=(False,) * 4)
+    cells[-1] = replace(cells[-1], repeats=(FAILED,) * 4)
     assert not compared(head({"dead": (0, 3)}), baseline).cases
     assert not compared(cells, baseline).cases
     never = compare(head({"dead": (0, 3)}), baseline, confirm_runs=0)

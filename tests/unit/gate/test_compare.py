@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sides import base_of, compared, head_of, key_of
+from sides import FAILED, PASSED, base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import Baseline, Evidence, History, ReportedCell
 from ci_evals.gate.cells import match_variants
 from ci_evals.gate.compare import Comparison, compare, next_runs
 from ci_evals.gate.confirmation import FurtherRuns
-from ci_evals.gate.falls import fall
+from ci_evals.gate.falls import CellSample, fall
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Tally
+from ci_evals.model.report import Outcome, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.exact_tests import weighted_lower, widen
 
@@ -187,7 +187,7 @@ def test_a_variant_of_which_a_case_is_named_is_not_called_worse_as_well() -> Non
 def test_where_the_gate_allows_a_name_the_other_cells_are_tested() -> None:
     fallen = {f"fell {n}": (1, 3) for n in range(6)}
     head = head_of({"a": (0, 3)} | fallen, {"a": (0, 14)})
-    head = [replace(cell, repeats=cell.repeats or (True, False, False)) for cell in head]
+    head = [replace(cell, repeats=cell.repeats or (PASSED, FAILED, FAILED)) for cell in head]
     base = base_of({"a": (30, 30)} | dict.fromkeys(fallen, (29, 30)))
     allowed = compare(head, base, confirm_runs=10, rules=Gate(max_regressions=1))
     [variant] = allowed.worse_variants()
@@ -360,10 +360,10 @@ def test_a_cell_is_found_by_whatever_the_baseline_calls_its_case_and_its_variant
 
 def cells(
     *kinds: tuple[int, tuple[int, int], tuple[tuple[int, int], ...]],
-) -> list[tuple[Tally, History]]:
+) -> list[CellSample]:
     """So many cells with this head and this history, newest first."""
     return [
-        (Tally(*head), History(tuple(Evidence("r", *each) for each in series)))
+        CellSample(Tally(*head), History(tuple(Evidence("r", *each) for each in series)))
         for count, head, series in kinds
         for _ in range(count)
     ]
@@ -423,7 +423,7 @@ def doubted(further: tuple[int, int] | None, planned: tuple[int, int] = (2, 3)) 
     head = head_of({str(n): planned if n < 3 else (3, 3) for n in range(8)})
     if further is not None:
         passed, runs = further
-        repeats = tuple(run < passed for run in range(runs))
+        repeats = tuple(Outcome(run < passed) for run in range(runs))
         head = [replace(cell, repeats=repeats) for cell in head]
     return compared(head, base_of({str(n): (30, 30) for n in range(8)}))
 
@@ -457,7 +457,7 @@ def test_all_rounds_decide_together_where_there_are_further_ones() -> None:
 def test_luck_of_a_whole_report_is_not_averaged_out_by_further_rounds() -> None:
     swinging = {str(n): [(30, 30), (24, 30)] * 3 for n in range(8)}
     head = head_of({str(n): (0, 3) if n < 3 else (3, 3) for n in range(8)})
-    cells = [replace(cell, repeats=(True, False, False)) for cell in head]
+    cells = [replace(cell, repeats=(PASSED, FAILED, FAILED)) for cell in head]
     [found] = compared(cells, base_of(swinging)).variants
     assert found.further_rounds
     luck = found.overdispersion

@@ -10,6 +10,7 @@ from factories import STARTED_AT, Outcome, baseline_of, many, report_of
 from ci_evals.gate.baseline import reported_cells
 from ci_evals.gate.compare import compare
 from ci_evals.gate.verdict import decide
+from ci_evals.model import report as reports
 from ci_evals.model.report import MainNow
 from ci_evals.model.rules import Gate
 
@@ -82,7 +83,7 @@ def test_main_that_was_run_now_is_said_to_have_its_rate_now() -> None:
     report = report_of(FINE | DEAD)
     cells = []
     for cell in reported_cells(report, BAR):
-        passes = cell.planned.passed > 0
+        passes = reports.Outcome(cell.planned.passed > 0)
         cells.append(
             replace(cell, repeats=(passes,) * 6, main_now=dict.fromkeys(range(3, 6), passes))
         )

@@ -13,7 +13,7 @@ from ci_evals.gate.confirmation import FurtherRuns
 from ci_evals.gate.rules import RuleVerdict, rule_verdicts
 from ci_evals.gate.verdict import decide, exit_code
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import MainNow
+from ci_evals.model.report import MainNow, Outcome
 from ci_evals.model.rules import Gate
 from ci_evals.stats.thresholds import RISE_P
 
@@ -84,8 +84,8 @@ class PullRequest:
         main_now = dict(cell.main_now)
         if on_main:
             made = range(len(cell.repeats), len(cell.repeats) + count)
-            main_now |= dict.fromkeys(made, ON_MAIN_NOW[fate])
-        repeats = (*cell.repeats, *[HERE[fate]] * count)
+            main_now |= dict.fromkeys(made, Outcome(ON_MAIN_NOW[fate]))
+        repeats = (*cell.repeats, *[Outcome(HERE[fate])] * count)
         return replace(cell, repeats=repeats, main_now=main_now)
 
     @property

@@ -24,7 +24,7 @@ from ci_evals.gate.baseline import Baseline, reported_cells
 from ci_evals.gate.compare import NoComparison, compare
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Looks, MainNow, SuiteReport
+from ci_evals.model.report import Looks, MainNow, Outcome, SuiteReport
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
@@ -366,7 +366,7 @@ def test_a_journal_of_main_that_is_gone_leaves_the_answer_of_its_report(tmp_path
 
     cells = {"a": "FFF", "b": "PPP", "c": "PPP"}
     head = report_of(cells, confirming={"a": "F" * 14})
-    outcomes = {0: dict.fromkeys(range(8, 18), True)}
+    outcomes = {0: dict.fromkeys(range(8, 18), Outcome(True))}
     head.main_now = MainNow(name="main (0123456)", runs=outcomes, results=read)
     baseline = read_baseline([write(tmp_path, base_of())], "capitals")
     summary = with_answers(summarize(head, None, baseline, confirm_runs=10))

@@ -1,0 +1,124 @@
+"""Graders that give scores: a variant is compared by these, and not by how many runs passed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leftovers import report_in
+from processes import Finished, ci_evals
+from suites import AGENT, write_suite
+
+CASES = 20
+CODE = """
+import os, random
+
+runs = {}
+
+def answer(question):
+    # A draw for each run of a case, the same in each invocation with this seed.
+    runs[question] = runs.get(question, 0) + 1
+    rng = random.Random(f"{question} {runs[question]} {os.environ['SEED']}")
+    usual = 0.80 + 0.01 * int(question)
+    score = usual + rng.gauss(0, 0.08) - float(os.environ.get("FALL", "0"))
+    return str(min(1.0, max(0.0, round(score, 2))))
+
+def score(answer):
+    return float(answer)
+
+def is_right(answer):
+    return float(answer) >= 0.1
+"""
+
+
+def suite(folder: Path, check: str = "score", **settings: Any) -> None:
+    (folder / "agent.py").write_text(CODE)
+    expect: dict[str, Any] = {"python": f"agent:{check}"}
+    if check == "score":
+        expect = {"python": {"target": "agent:score", "threshold": 0.1}}
+    cases = [{"id": f"c{n:02}", "input": str(n), "expect": [expect]} for n in range(CASES)]
+    write_suite(folder, cases, providers=[AGENT], runs=3, **settings)
+
+
+async def run(folder: Path, out: str, *arguments: str, seed: int, fall: float = 0.0) -> Finished:
+    environ = {"SEED": str(seed), "FALL": str(fall)}
+    return await ci_evals(folder, "run", "--out", out, *arguments, environ=environ)
+
+
+async def reports_of_main(folder: Path, number: int = 3) -> list[str]:
+    """Make reports of main, each with the ones before it as its history."""
+    known: list[str] = []
+    for seed in range(number):
+        ended = await run(folder, f"main-{seed}", *known, seed=20 + seed)
+        assert ended.code == 0, ended.out + ended.err
+        known = ["--baseline", f"main-{seed}"]
+    return known
+
+
+async def test_all_scores_fell_though_everything_still_passes(tmp_path: Path) -> None:
+    suite(tmp_path)
+    known = await reports_of_main(tmp_path)
+    same = await run(tmp_path, "same", *known, seed=10)
+    assert same.code == 0, same.out
+    fell = await run(tmp_path, "fell", *known, seed=11, fall=0.06)
+    assert fell.code == 1, fell.out
+    report = report_in(tmp_path / "fell")
+    assert (report["totals"]["passed"], report["totals"]["failed"]) == (CASES * 3, 0)
+    (variant,) = report["comparison"]["variants"]
+    head, base = variant["scores"]
+    assert variant["fell"]
+    assert 0.03 < base - head < 0.08
+    assert variant["head_rate"] == variant["base_rate"] == 1
+    assert fell.headline.startswith(f"✗ FAIL  mean score fell from {base:.2f} on ")
+    assert f"mean score {base:.2f} on " in fell.unwrapped
+    assert "with 3 further rounds" in fell.unwrapped
+
+
+async def test_a_saved_report_is_judged_as_it_was(tmp_path: Path) -> None:
+    suite(tmp_path)
+    known = await reports_of_main(tmp_path)
+    await run(tmp_path, "fell", *known, seed=11, fall=0.06)
+    compared = await ci_evals(tmp_path, "compare", known[1], "fell", "--format", "json")
+    assert compared.code == 1, compared.out + compared.err
+    (variant,) = json.loads(compared.out)["comparison"]["variants"]
+    (written,) = report_in(tmp_path / "fell")["comparison"]["variants"]
+    assert variant["scores"] == written["scores"]
+    assert variant["p"] == pytest.approx(written["p"])
+
+
+async def test_the_history_of_a_report_has_the_scores_of_each_report(tmp_path: Path) -> None:
+    suite(tmp_path)
+    await reports_of_main(tmp_path)
+    cells = report_in(tmp_path / "main-2")["base"]["cells"]
+    sums = []
+    for cell in cells:
+        assert len(cell["history"]) == 2
+        for _, passed, graded, scores in cell["history"]:
+            assert passed == graded == 3
+            if scores is not None:  # else all of them were 0 or 1
+                sums.append(scores)
+    assert len(sums) > 1.5 * CASES
+    for runs, total, squares in sums:
+        assert runs == 3
+        assert total**2 / 3 <= squares <= total <= 3
+
+
+async def test_a_grader_that_says_right_or_wrong_is_compared_by_passes(tmp_path: Path) -> None:
+    suite(tmp_path, check="is_right")
+    known = await reports_of_main(tmp_path)
+    fell = await run(tmp_path, "fell", *known, seed=11, fall=0.06)
+    assert fell.code == 0, fell.out
+    (variant,) = report_in(tmp_path / "fell")["comparison"]["variants"]
+    assert variant["scores"] is None
+
+
+async def test_impossible_sums_of_scores_are_refused(tmp_path: Path) -> None:
+    suite(tmp_path)
+    await reports_of_main(tmp_path)
+    path = tmp_path / "main-2" / "report.json"
+    report = json.loads(path.read_text("utf-8"))
+    report["base"]["cells"][0]["history"][0][3] = [3, 2.0, 2.5]  # no score is above 1
+    path.write_text(json.dumps(report))
+    ended = await run(tmp_path, "same", "--baseline", "main-2", seed=10)
+    assert ended.code == 3
+    assert "main-2/report.json" in ended.err
