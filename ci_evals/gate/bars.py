@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from ci_evals.format import exact, exact_mean
 from ci_evals.gate.baseline import add_tallies
@@ -98,11 +99,35 @@ class Scope:
     shares_bar: bool = False
 
 
+class BaseNoise(NamedTuple):
+    """What the reports of the base branch tell about the noise of a report.
+
+    Args:
+        overdispersion: how much more those of a variant vary than independent runs would, where
+            that is known. Bounds allow for it; those of a case by itself need not.
+        runs: the pooled runs of each cell that has some, by its number in the plan.
+    """
+
+    overdispersion: Mapping[Variant, float] = MappingProxyType({})
+    runs: Mapping[int, Tally] = MappingProxyType({})
+
+    def estimate(self, tallies: Mapping[int, Tally]) -> PassRate | None:
+        """Estimate the pass rate of some cells of the plan; None without graded runs."""
+        graded = {cell: tally for cell, tally in tallies.items() if tally.graded}
+        earlier: list[Tally] = []
+        if graded.keys() <= self.runs.keys():
+            earlier = [self.runs[cell] for cell in graded]
+        return pass_rate(graded.values(), earlier)
+
+
+NO_BASE = BaseNoise()
+
+
 def judge_scopes(
     report: SuiteReport,
     tallies: Sequence[Tally],
     rules: Gate,
-    overdispersion: Mapping[Variant, float],
+    noise: BaseNoise = NO_BASE,
 ) -> tuple[ScopeVerdict, ...]:
     """Judge every scope: the suite first, metrics last.
 
@@ -112,8 +137,7 @@ def judge_scopes(
         report: what was run.
         tallies: the graded runs of each cell.
         rules: the bars.
-        overdispersion: how much more the base's reports of a variant vary than independent runs
-            would, where that is known. Bounds allow for it; those of a case by itself need not.
+        noise: what the base branch tells about the noise of these.
     """
     scopes = list(scopes_of(report, rules))
     sharing = Counter(scope.kind for scope in scopes if scope.shares_bar)
@@ -123,7 +147,7 @@ def judge_scopes(
         if scope.shares_bar:
             confidence = look_confidence(rules.confidence, sharing[scope.kind])
             rules_of_scope = replace(rules, confidence=confidence)
-        verdicts.append(_judge(scope, tallies, report, rules_of_scope, overdispersion))
+        verdicts.append(_judge(scope, tallies, report, rules_of_scope, noise))
     return (*verdicts, *_metric_scopes(report, rules))
 
 
@@ -195,7 +219,7 @@ def _judge(
     tallies: Sequence[Tally],
     report: SuiteReport,
     rules: Gate,
-    overdispersion: Mapping[Variant, float],
+    noise: BaseNoise,
 ) -> ScopeVerdict:
     cells = [cell for cell in scope.cells if report.plan.runs(cell)]
     chosen = [tallies[cell] for cell in cells]
@@ -215,12 +239,12 @@ def _judge(
         failed=total.graded - total.passed,
         critical=scope.critical,
     )
-    estimate = pass_rate(chosen)
+    estimate = noise.estimate({cell: tallies[cell] for cell in cells})
     if estimate is None:
         return verdict
-    if overdispersion and scope.kind != "case":
+    if noise.overdispersion and scope.kind != "case":
         variants = {report.plan.variant(cell) for cell in cells}
-        known = [overdispersion.get(variant, 1.0) for variant in variants]
+        known = [noise.overdispersion.get(variant, 1.0) for variant in variants]
         estimate = estimate.widen(max(known))
     bounds = estimate.bounds(rules.confidence)
     status = _status(estimate.rate, bounds, scope.bar, rules)

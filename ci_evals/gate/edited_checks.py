@@ -101,7 +101,7 @@ class EditedChecks:
         for number, ruled in self._ruled_cells():
             cell = self.by_cell[ruled.key]
             tallies[number] = Tally(cell.mains, cell.answers)
-        scopes = judge_scopes(self.report, tallies, self.ruler.gate or Gate(), {})
+        scopes = judge_scopes(self.report, tallies, self.ruler.gate or Gate())
         return any(each.status == "fail" and each.kind != "metric" for each in scopes)
 
     @cached_property

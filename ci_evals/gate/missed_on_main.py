@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from ci_evals.gate.bars import ScopeVerdict, judge_scopes, scopes_of
+from ci_evals.gate.bars import BaseNoise, ScopeVerdict, judge_scopes, scopes_of
 from ci_evals.gate.baseline import NO_RUNS
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import BaseRate, Comparison
-from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
@@ -43,7 +42,7 @@ def missed_on_main(
     rules: Gate,
     scopes: Sequence[ScopeVerdict],
     comparison: Comparison,
-    overdispersion: Mapping[Variant, float],
+    noise: BaseNoise,
 ) -> MissedOnMain | None:
     """Return the rate of the base branch if it misses every missed bar, too; else None.
 
@@ -56,7 +55,7 @@ def missed_on_main(
         rules: the bars.
         scopes: their verdicts, the one that leads first among the missed ones.
         comparison: the comparison with the base branch.
-        overdispersion: how much more its reports vary than independent runs would.
+        noise: what the base branch tells about the noise of the report.
     """
     missed = [scope for scope in scopes if scope.status == "fail"]
     if not missed or comparison.main_collapsed or comparison.pending is not None:
@@ -75,7 +74,7 @@ def missed_on_main(
         if not compared or _may_be_worse(report, scope, cells, compared, comparison):
             return None
         main = _runs_of_main(comparison, list(compared.values()))
-        if not _misses(report, rules, scope, compared, main, overdispersion):
+        if not _misses(report, rules, scope, compared, main, noise):
             return None
         if first is None:
             rate = fmean([main.tallies[found.key].rate for found in compared.values()])
@@ -130,7 +129,7 @@ def _misses(
     scope: ScopeVerdict,
     compared: Mapping[int, CellComparison],
     main: _RunsOfMain,
-    overdispersion: Mapping[Variant, float],
+    noise: BaseNoise,
 ) -> bool:
     """Return True if the base branch surely misses a bar, by the rules for the report."""
     tallies = [NO_RUNS] * len(report.plan)
@@ -138,7 +137,7 @@ def _misses(
         tallies[cell] = Tally(counts.graded, counts.graded)
         if cell in compared:
             tallies[cell] = main.tallies[compared[cell].key]
-    verdicts = judge_scopes(report, tallies, rules, overdispersion)
+    verdicts = judge_scopes(report, tallies, rules, BaseNoise(noise.overdispersion))
     return any(
         (each.kind, each.name, each.status) == (scope.kind, scope.name, "fail") for each in verdicts
     )

@@ -1,13 +1,15 @@
 """The verdict of the gate: a report and its comparison in, pass, borderline, fail or error out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from ci_evals.format import exact
 from ci_evals.gate.bars import (
+    NO_BASE,
     SEVERITY,
+    BaseNoise,
     Cause,
     ScopeVerdict,
     VerdictStatus,
@@ -16,7 +18,7 @@ from ci_evals.gate.bars import (
     worst_first,
 )
 from ci_evals.gate.baseline import Baseline, reported_cells
-from ci_evals.gate.cells import match_variants, variants_of
+from ci_evals.gate.cells import cell_key, match_variants, variants_of
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import RuleVerdict, rule_verdicts
 from ci_evals.gate.run_errors import HOW_TO_GO_ON, errored_clause
@@ -118,7 +120,7 @@ def decide(
     """
     rules = _share_confidence(report, strictest(report, comparison, gate) or Gate())
     if report.unchecked:
-        scopes = judge_scopes(report, _tallies(report), rules, luck_in_common(report, comparison))
+        scopes = judge_scopes(report, _tallies(report), rules, noise_of_base(report, comparison))
         return _unchecked_verdict(report, scopes)
     verdict = _judge(report, rules, comparison)
     if verdict.leading == "too many errored":
@@ -203,9 +205,9 @@ def settle(
     over_budget, allowed = _over_budget(report), rules.max_budget_violations
     if allowed is not None and over_budget > allowed:
         return "fail"
-    luck = luck_in_common(report, baseline)
-    best = _worst_status(report, plan, rules, luck, rest_passes=True)
-    worst = _worst_status(report, plan, rules, luck, rest_passes=False)
+    noise = noise_of_base(report, baseline)
+    best = _worst_status(report, plan, rules, noise, rest_passes=True)
+    worst = _worst_status(report, plan, rules, noise, rest_passes=False)
     if best != worst or best == "error":
         return None
     if best == "fail":
@@ -229,10 +231,10 @@ def is_certain(
     fail. The report will be compared with `baseline`.
     """
     rules = _share_confidence(report, gate or Gate())
-    luck = luck_in_common(report, baseline)
-    if _judge_bars(report, rules, luck).status == "fail":
+    noise = noise_of_base(report, baseline)
+    if _judge_bars(report, rules, noise).status == "fail":
         return True
-    proven = _judge_bars(report, replace(rules, prove=True), luck)
+    proven = _judge_bars(report, replace(rules, prove=True), noise)
     bars = [scope.bar for scope in proven.scopes if scope.bar is not None]
     return proven.status == "pass" and all(bar < 1 for bar in bars)
 
@@ -276,24 +278,35 @@ def population_bounds(report: SuiteReport, gate: Gate | None) -> Bounds | None:
     return estimate.bounds((gate or Gate()).confidence)
 
 
-def luck_in_common(
+def noise_of_base(
     report: SuiteReport, base: Baseline | Comparison | NoComparison | None
-) -> Mapping[Variant, float]:
-    """Return how much more the base's reports of each variant vary than independent runs would.
+) -> BaseNoise:
+    """Return what the base's reports tell about the noise of a report.
 
-    Variants of which that is not known are left out. It is the same before and after the
-    comparison, so that a run does not stop for a verdict that it does not get.
+    It is the same before and after the comparison, so that a run does not stop for a verdict that
+    it does not get.
     """
     if isinstance(base, Comparison):
         base = base.baseline
     if not isinstance(base, Baseline):
-        return {}
+        return NO_BASE
     keys = [report.plan.key(cell) for cell, runs in enumerate(report.plan.counts) if runs]
     if report.suite.selection is not None:
         base = base.restrict_to({case for case, *_ in keys})
     known = base.overdispersion
     matched = match_variants(variants_of(keys), base.variants)
-    return {variant: known[theirs] for variant, theirs in matched.items() if theirs in known}
+    runs = {}
+    for number in range(len(report.plan)):
+        variant = matched.get(report.plan.variant(number))
+        if variant is None:
+            continue
+        cell = base.cells.get(cell_key(report.plan.case(number).id, variant))
+        fingerprint = report.fingerprints[report.plan.row(number)]
+        if cell is not None and cell.fingerprint == fingerprint and cell.history.tally.graded:
+            runs[number] = cell.history.tally
+    return BaseNoise(
+        {variant: known[theirs] for variant, theirs in matched.items() if theirs in known}, runs
+    )
 
 
 def strictest(
@@ -335,12 +348,12 @@ def _judge(
     report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None
 ) -> Verdict:
     """Decide by the bars and the comparison."""
-    luck = luck_in_common(report, comparison)
-    bars = _judge_bars(report, rules, luck)
+    noise = noise_of_base(report, comparison)
+    bars = _judge_bars(report, rules, noise)
     if bars.status == "fail" and isinstance(comparison, Comparison):
         from ci_evals.gate.missed_on_main import missed_on_main
 
-        found = missed_on_main(report, rules, bars.scopes, comparison, luck)
+        found = missed_on_main(report, rules, bars.scopes, comparison, noise)
         if found is not None:
             clause = missed_on_main_clause(comparison, found)
             bars = replace(bars, missed_on_main=found, further=(clause, *bars.further))
@@ -363,7 +376,7 @@ def _is_red_anyway(
     Metrics, cost and latency are left out: nobody knows those of runs that errored.
     """
     best = _with_errored_as_passed(report)
-    scopes = judge_scopes(best, _tallies(best), rules, luck_in_common(best, comparison))
+    scopes = judge_scopes(best, _tallies(best), rules, noise_of_base(best, comparison))
     if any(scope.status == "fail" and scope.kind != "metric" for scope in scopes):
         return True
     if not isinstance(comparison, Comparison):
@@ -420,7 +433,7 @@ def _worst_status(
     report: SuiteReport,
     plan: RunPlan,
     rules: Gate,
-    luck: Mapping[Variant, float],
+    noise: BaseNoise,
     *,
     rest_passes: bool,
 ) -> VerdictStatus:
@@ -435,15 +448,15 @@ def _worst_status(
         if rest_passes:
             passed += rest
         tallies.append(Tally(passed, counts.graded + rest))
-    judged = judge_scopes(report, tallies, rules, luck)
+    judged = judge_scopes(report, tallies, rules, noise)
     scopes = [each for each in judged if each.kind != "metric"]
     with_bar = [scope for scope in scopes if scope.bar is not None]
     return worst_first(with_bar or scopes)[0].status
 
 
-def _judge_bars(report: SuiteReport, rules: Gate, luck: Mapping[Variant, float]) -> Verdict:
+def _judge_bars(report: SuiteReport, rules: Gate, noise: BaseNoise) -> Verdict:
     """Decide on a report by itself."""
-    scopes = judge_scopes(report, _tallies(report), rules, luck)
+    scopes = judge_scopes(report, _tallies(report), rules, noise)
     leading = _lead(report, scopes, rules)
     clauses, hint = [], None
     if isinstance(leading, ScopeVerdict):

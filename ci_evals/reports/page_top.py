@@ -23,7 +23,7 @@ from ci_evals.reports.groups import (
     join_sentence,
 )
 from ci_evals.reports.page_cases import NAME_CHARACTERS
-from ci_evals.reports.summary import Summary, common_luck
+from ci_evals.reports.summary import Summary, base_noise
 from ci_evals.reports.variants import variant_reports
 from ci_evals.reports.view import (
     CaseView,
@@ -34,7 +34,6 @@ from ci_evals.reports.view import (
     fragment,
     run_again,
 )
-from ci_evals.stats.rates import pass_rate
 from ci_evals.stats.thresholds import MIN_COMPARED_SHARE
 
 _MOST_CASES = 6  # of a tag, or without one
@@ -144,10 +143,11 @@ def _part(
     verdict: ScopeVerdict | None = None,
 ) -> Slice:
     rate, lower, upper = None, None, None
-    estimate = pass_rate(cell.counts.tally for cell in cells)
+    noise = base_noise(summary)
+    estimate = noise.estimate({cell.cell: cell.counts.tally for cell in cells})
     if estimate is not None:
         rate = float(estimate.rate)
-        luck = max(common_luck(summary).values(), default=1.0)
+        luck = max(noise.overdispersion.values(), default=1.0)
         confidence = (summary.gate or Gate()).confidence
         lower, upper = estimate.widen(luck).bounds(confidence)
     if any(cell.found and cell.found.kind == "regressed" for cell in cells):

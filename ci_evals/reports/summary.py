@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from ci_evals.gate.bars import BaseNoise
 from ci_evals.gate.baseline import Baseline, ReportedCell, reported_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
-from ci_evals.gate.verdict import Verdict, decide, luck_in_common
+from ci_evals.gate.verdict import Verdict, decide, noise_of_base
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
@@ -132,12 +133,17 @@ def once_per_summary(derive: Callable[[Summary], T]) -> Callable[[Summary], T]:
 
 
 @once_per_summary
+def base_noise(summary: Summary) -> BaseNoise:
+    """Return what the base's reports tell about the noise of the report."""
+    return noise_of_base(summary.report, summary.comparison)
+
+
 def common_luck(summary: Summary) -> Mapping[Variant, float]:
     """Return how much more the base's reports of each variant vary than independent runs would.
 
     Variants with too little history are left out.
     """
-    return luck_in_common(summary.report, summary.comparison)
+    return base_noise(summary).overdispersion
 
 
 class Renderer(Protocol):

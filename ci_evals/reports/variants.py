@@ -20,8 +20,8 @@ from ci_evals.gate.wording.comparisons import (
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, Gate
-from ci_evals.reports.summary import Summary, common_luck, once_per_summary
-from ci_evals.stats.rates import pass_at_k, pass_hat_k, pass_rate
+from ci_evals.reports.summary import Summary, base_noise, once_per_summary
+from ci_evals.stats.rates import pass_at_k, pass_hat_k
 
 MAX_LABELS_SHOWN: Final = 20
 OVERLAP: Final = "the intervals overlap, so these runs cannot tell them apart"
@@ -147,25 +147,21 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     k = min(graded, default=None)
     if k == 1:
         k = None
-    luck = common_luck(summary)
-    return tuple(
-        _variant_report(summary, variant, k, luck.get(variant, 1.0))
-        for variant in summary.report.plan.variants
-    )
+    return tuple(_variant_report(summary, variant, k) for variant in summary.report.plan.variants)
 
 
-def _variant_report(
-    summary: Summary, variant: Variant, k: int | None, overdispersion: float
-) -> VariantReport:
+def _variant_report(summary: Summary, variant: Variant, k: int | None) -> VariantReport:
     report = summary.report
     confidence = (summary.gate or Gate()).confidence
     cells = report.judged_cells_of(variant)
     records = report.records_of(report.cells_of(variant))
     by_cell = [report.by_cell[cell] for cell in cells]
-    estimate = pass_rate(counts.tally for counts in by_cell)
+    noise = base_noise(summary)
+    estimate = noise.estimate({cell: report.by_cell[cell].tally for cell in cells})
     rate, lower, upper = None, None, None
     if estimate is not None:
         rate = float(estimate.rate)
+        overdispersion = noise.overdispersion.get(variant, 1.0)
         lower, upper = estimate.widen(overdispersion).bounds(confidence)
     metrics = [
         MetricReport(name, found.value, *found.bounds, found.runs)

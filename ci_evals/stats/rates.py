@@ -1,7 +1,7 @@
 """Pass rates and mean scores with their bounds, and how much runs of the same cell vary."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, sqrt
@@ -87,7 +87,7 @@ class PassRate(NamedTuple):
         return self._replace(n_eff=self.n_eff / overdispersion)
 
 
-def pass_rate(cells: Cells) -> PassRate | None:
+def pass_rate(cells: Cells, earlier: Cells = ()) -> PassRate | None:
     """Estimate the pass rate from (passed, graded) of each cell. None without graded runs.
 
     Cells without graded runs tell nothing and are left out. `n_eff` is at least C·n̄ for C cells of
@@ -95,11 +95,24 @@ def pass_rate(cells: Cells) -> PassRate | None:
 
     The noise is that between runs of the same cell. It is measured where each cell has two runs or
     more, with `ADDED_FLIPPED_RUNS` so that a few flaky cells that happened to agree do not make it
-    too small; elsewhere all runs count as independent.
+    too small. Where each has one, earlier runs tell what was to be expected: the noise of C runs is
+
+        v = (Σ (k - b/m)² · m/(m + 1) + ADDED_FLIPPED_RUNS) / C²
+
+    for a run k and b passes in m earlier runs of the same cell. Elsewhere all runs count as
+    independent.
+
+    Args:
+        cells: the runs.
+        earlier: those of the base branch, of the same cells in the same order; empty if some cell
+            has none.
     """
+    known = list(earlier)
     graded = [(k, n) for k, n in cells if n]
     if not graded:
         return None
+    if len(known) == len(graded) and all(n == 1 for _, n in graded):
+        return _rate_of_single_runs([k for k, _ in graded], known)
     size = len(graded)
     alike = Counter(graded)  # many cells have few distinct tallies
     rate = Fraction()
@@ -114,6 +127,17 @@ def pass_rate(cells: Cells) -> PassRate | None:
         noise = (within + ADDED_FLIPPED_RUNS / runs**2) / size**2
         n_eff = max(n_eff, rate * (1 - rate) / noise)
     return PassRate(rate, float(n_eff))
+
+
+def _rate_of_single_runs(passed: Sequence[int], earlier: Sequence[tuple[int, int]]) -> PassRate:
+    """Estimate the pass rate of one run of each cell, from its earlier runs' (passed, graded)."""
+    size = len(passed)
+    rate = Fraction(sum(passed), size)
+    surprise = Fraction()
+    for (k, (b, m)), count in Counter(zip(passed, earlier, strict=True)).items():
+        surprise += count * (k - Fraction(b, m)) ** 2 * Fraction(m, m + 1)
+    noise = (surprise + ADDED_FLIPPED_RUNS) / size**2
+    return PassRate(rate, float(max(Fraction(size), rate * (1 - rate) / noise)))
 
 
 def mean_runs(runs: Iterable[int]) -> Fraction:

@@ -7,7 +7,7 @@ import pytest
 from leftovers import report_in
 from processes import ci_evals
 from scipy.stats import beta
-from suites import write_suite
+from suites import AGENT, write_suite
 
 HALF = {"name": "half", "type": "mock", "answers": {f"q{n}": "wrong" for n in range(5)}}
 
@@ -62,3 +62,30 @@ async def test_a_tag_keeps_its_own_error(tmp_path: Path) -> None:
     found = await scopes(tmp_path)
     assert found["billing"]["status"] == "fail"
     assert found["billing"]["confidence"] == found["refunds"]["confidence"] == 0.95
+
+
+async def test_with_one_run_a_case_the_noise_is_that_of_mains_history(tmp_path: Path) -> None:
+    """92 of 100 cases always passed on main: 7 failures more are not luck."""
+    code = (
+        "import os\n\n"
+        "def answer(number):\n"
+        "    return 'no' if int(number) < int(os.environ['BROKEN']) else 'yes'\n"
+    )
+    (tmp_path / "agent.py").write_text(code)
+    expect = [{"equals": "yes"}]
+    cases = [{"id": f"c{n:03}", "input": n, "expect": expect} for n in range(100)]
+    gate = {"min_pass_rate": 0.9, "max_regressions": 100}
+    write_suite(tmp_path, cases, providers=[AGENT], runs=10, gate=gate)
+    main = await ci_evals(tmp_path, "run", "--out", "main", environ={"BROKEN": "8"})
+    assert main.code == 0, main.err
+    write_suite(tmp_path, cases, providers=[AGENT], runs=1, confirm_runs=0, gate=gate)
+    alone = await ci_evals(tmp_path, "run", "--out", "alone", environ={"BROKEN": "15"})
+    assert report_in(tmp_path / "alone")["verdict"]["scopes"][0]["status"] == "borderline"
+    assert alone.code == 0, "15 failures of 100 may be luck where 10 are allowed"
+    known = ("--baseline", "main")
+    again = await ci_evals(tmp_path, "run", "--out", "again", *known, environ={"BROKEN": "15"})
+    (scope,) = report_in(tmp_path / "again")["verdict"]["scopes"]
+    assert (scope["status"], scope["rate"]) == ("fail", 0.85), again.out
+    assert again.code == 1
+    compared = await ci_evals(tmp_path, "compare", "main", "again")
+    assert compared.code == 1

@@ -293,3 +293,50 @@ def test_one_case_says_little_and_cases_that_are_all_alike_say_most() -> None:
     assert sample_mean(Counter([Fraction(3, 4)])) == (Fraction(3, 4), 1)
     assert sample_mean(Counter([Fraction(3, 4)] * 10)) == (Fraction(3, 4), 100)
     assert sample_mean(Counter([Fraction(1)] * 10)) == (Fraction(1), 10)
+
+
+# One run of each case, with the base branch's runs of the same cases.
+
+
+def single_runs(
+    rng: random.Random, rates: list[float], now: list[float], runs: int = 30
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """One run of each case at its rate now, and so many earlier ones at its rate then."""
+    earlier = [(sum(rng.random() < rate for _ in range(runs)), runs) for rate in rates]
+    return [(int(rng.random() < rate), 1) for rate in now], earlier
+
+
+def test_the_noise_of_single_runs_is_how_far_they_are_from_earlier_ones() -> None:
+    cells, earlier = [(1, 1), (0, 1), (1, 1)], [(10, 10), (9, 10), (3, 6)]
+    found = pass_rate(cells, earlier)
+    assert found is not None
+    surprise = 0 + 0.9**2 * 10 / 11 + 0.5**2 * 6 / 7
+    noise = (surprise + 3) / 9
+    assert found.n_eff == pytest.approx(max(3, 2 / 9 / noise))
+    assert found.rate == Fraction(2, 3)
+
+
+def test_a_case_without_history_leaves_single_runs_independent() -> None:
+    cells = [(1, 1), (0, 1)]
+    assert pass_rate(cells, [(3, 3)]) == pass_rate(cells) == PassRate(Fraction(1, 2), 2.0)
+    # Nor do several runs need it.
+    assert pass_rate([(2, 3), (3, 3)], [(3, 3), (3, 3)]) == pass_rate([(2, 3), (3, 3)])
+
+
+def test_single_runs_at_their_bar_are_rarely_below_it_and_five_points_lower_often() -> None:
+    rng = random.Random("single runs")
+    below, seen, blind = 0, 0, 0
+    for _ in range(400):
+        rates = [rng.betavariate(0.6, 0.1) for _ in range(100)]
+        mean = fmean(rates)
+        found = pass_rate(*single_runs(rng, rates, rates))
+        assert found is not None
+        below += found.bounds(0.95).upper < mean
+        cells, earlier = single_runs(rng, rates, [rate * (1 - 0.05 / mean) for rate in rates])
+        fallen, alone = pass_rate(cells, earlier), pass_rate(cells)
+        assert fallen is not None
+        assert alone is not None
+        seen += fallen.bounds(0.95).upper < mean
+        blind += alone.bounds(0.95).upper < mean
+    assert below / 400 <= 0.07
+    assert seen / 400 >= blind / 400 + 0.05

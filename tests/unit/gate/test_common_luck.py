@@ -15,7 +15,7 @@ from ci_evals.gate.baseline import (
     ReportRef,
     evidence_to_keep,
 )
-from ci_evals.gate.verdict import Verdict, luck_in_common
+from ci_evals.gate.verdict import Verdict, noise_of_base
 from ci_evals.model.case import Variant
 from ci_evals.model.rules import Gate
 from ci_evals.reports.findings import findings
@@ -93,7 +93,7 @@ def test_a_variant_that_was_renamed_swings_as_it_did() -> None:
 def test_a_variant_that_the_base_lacks_has_the_bounds_of_independent_runs() -> None:
     base = base_of({FAST: SWINGING, OTHER: SWINGING})
     report = report_of(CELLS, variants=[FAST, STRONG, AGENT])
-    assert luck_in_common(report, base) == {FAST: FACTOR}
+    assert noise_of_base(report, base).overdispersion == {FAST: FACTOR}
 
 
 def test_runs_that_are_needed_are_more_where_bounds_are_wider() -> None:
