@@ -18,6 +18,8 @@ from ci_evals.stats.exact_tests import fisher_lower
 from ci_evals.stats.overdispersion import Counts, overdispersion
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
 from ci_evals.stats.thresholds import (
+    ASSUMED_FAILURES,
+    ASSUMED_PASSES,
     CANDIDATE_FEW_RUNS_P,
     CANDIDATE_P,
     DRIFT_ALARM,
@@ -82,18 +84,25 @@ def write_pictures(folder: Path) -> None:
         outages(),
     )
     drops = [point / 4 for point in range(81)]
+
+    def usual(cases: int, runs: int) -> Plan:
+        """A plan of the suite that `ci-evals power` assumes without history."""
+        passes, failures = ASSUMED_PASSES, ASSUMED_FAILURES
+        total = passes + failures
+        return Plan(cases, runs, passes / total, 1 / (total + 1))
+
     seen = {
         f"{runs} run{'s' * (runs > 1)}": [
-            (drop, 100 * comparison_power(Plan(40, runs, 0.9), drop / 100, 30)) for drop in drops
+            (drop, 100 * comparison_power(usual(40, runs), drop / 100, 30)) for drop in drops
         ]
         for runs in (10, 5, 3, 1)
     }
-    title = "How likely a pull request is red when all of 40 cases get worse"
-    axes = ("drop of the pass rate, in points", "chance of red, in %")
+    title = "How likely a test shows that all of 40 cases got worse"
+    axes = ("drop of the pass rate, in points", "chance that it shows, in %")
     draw(folder / "chance-of-red.svg", title, axes, seen, (20, 100))
     smallest = {
         f"{cases} cases": [
-            (runs, 100 * (planned_drop(Plan(cases, runs, 0.9), 30) or 1)) for runs in range(2, 13)
+            (runs, 100 * (planned_drop(usual(cases, runs), 30) or 1)) for runs in range(2, 13)
         ]
         for cases in (20, 40, 100, 300)
     }
@@ -103,7 +112,7 @@ def write_pictures(folder: Path) -> None:
         title,
         ("runs of each case", "drop, in points"),
         smallest,
-        (12, 24),
+        (12, 12),
     )
     draw_lanes(folder / "both-sides.svg")
     draw_common_luck(folder / "common-luck.svg")

@@ -21,12 +21,12 @@ from ci_evals.gate.baseline import (
     scores_of,
     tally_of,
 )
-from ci_evals.gate.compare import compare, next_runs
 from ci_evals.gate.history_only import find_outages
 from ci_evals.gate.outages import find_lost_reports, worst_round
+from ci_evals.gate.rehearsal import run_to_the_end
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Counts, MainNow
+from ci_evals.model.report import Counts
 from ci_evals.model.report import Outcome as Run
 from ci_evals.model.rules import Gate
 from ci_evals.stats.thresholds import ALPHA, CONFIRM_RUNS, SUSPECT_RUNS
@@ -398,21 +398,19 @@ def outcome(
         counts = Counts(tally.passed, tally.graded - tally.passed, 0, tally.graded)
         cell = ReportedCell(number, case_of(key[0]), variant, counts, key[0], tally)
         head.append(replace(cell, scores=scores_of(runs), is_scored=is_scored(runs)))
-    main_now = MainNow(name="main") if of_main is not None else None
-    while step := next_runs(head, base, CONFIRM_RUNS, rules, main_now=main_now):
-        for number, cell in enumerate(head):
-            made = len(cell.repeats)
-            more = step.runs.get(cell.key, 0)
-            pairs = dict(cell.main_now)
-            if step.on_main and of_main is not None:
-                fresh = of_main[number][len(pairs) : len(pairs) + more]
-                pairs |= dict(enumerate(fresh, made))
-            repeated = tuple(repeats[number][: made + more])
-            head[number] = replace(cell, repeats=repeated, main_now=pairs)
+    here = [iter(each) for each in repeats]
+    there = [iter(each) for each in of_main or ()]
+    judged, compared = run_to_the_end(
+        head,
+        base,
+        lambda number: next(here[number]),
+        (lambda number: next(there[number])) if of_main is not None else None,
+        confirm_runs=CONFIRM_RUNS,
+        rules=rules,
+    )
     out: Mapping[Variant, object] = {}
-    if main_now is None:
-        out = find_outages(head, base, ALPHA)
-    compared = compare(head, base, confirm_runs=CONFIRM_RUNS, rules=rules, main_now=main_now)
+    if of_main is None:
+        out = find_outages(judged, base, ALPHA)
     return Outcome(
         named=frozenset(
             int(cell.case) for cell in compared.select("regressed") if cell.variant not in out
@@ -421,7 +419,7 @@ def outcome(
         fallen=any(variant.variant not in out for variant in compared.worse_variants()),
         withdrawn=withdrawn or bool(out),
         calls=len(names) * suite.runs
-        + sum(len(cell.repeats) + len(cell.main_now) for cell in head),
+        + sum(len(cell.repeats) + len(cell.main_now) for cell in judged),
         waived=frozenset(int(case) for case, *_ in compared.waived),
     )
 

@@ -10,7 +10,8 @@ from ci_evals.cli.console import Console
 from ci_evals.errors import StorageError
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.power import power_of
-from ci_evals.model.case import Variant
+from ci_evals.gate.rehearsal import PlannedCell, replay, simulate
+from ci_evals.model.rules import Gate
 from ci_evals.reports.read import read_baseline
 from ci_evals.reports.tools import PowerFormat, render_power
 from ci_evals.suite.overrides import Overrides
@@ -40,7 +41,9 @@ def power(
 ) -> None:
     """Show what a suite can detect, and what more runs or cases would gain.
 
-    Calls nothing and costs nothing. CONFIG is the same as --config.
+    Draws pull requests at random and judges them as real ones would be, main's code beside the
+    change. Calls nothing and costs nothing. With --history, the reports also show how often this
+    gate would have been red on them. CONFIG is the same as --config.
 
     \b
     Examples:
@@ -55,13 +58,26 @@ def power(
         baseline = read_baseline(history, suite.name)
     if isinstance(baseline, NoComparison):
         raise StorageError(baseline.sentence)
-    runs_of_cases: Counter[int] = Counter()
-    cases_of_variants: Counter[Variant] = Counter()
-    for case in suite.cases:
-        runs_of_cases[case.runs or suite.runs] += 1
-        cases_of_variants.update(filter(case.runs_on, suite.columns))
-    [(most_common_runs, _)] = runs_of_cases.most_common(1)
+    cells = [
+        PlannedCell(case, variant, case.runs or suite.runs)
+        for case in suite.cases
+        for variant in suite.columns
+        if case.runs_on(variant)
+    ]
     source = ", ".join(path.as_posix() for path in history)
-    cases = list(cases_of_variants.values())
-    report = power_of(suite.name, cases, most_common_runs, baseline, source)
-    Console.of_process(output).print(render_power(report, output))
+    if baseline is not None and not any(cell.key in baseline.cells for cell in cells):
+        raise StorageError(f"{source} has none of the cases and providers of this suite")
+    runs_of_cases = Counter(case.runs or suite.runs for case in suite.cases)
+    [(most_common_runs, _)] = runs_of_cases.most_common(1)
+    cases = list(Counter(cell.variant for cell in cells).values())
+    found = power_of(suite.name, cases, most_common_runs, baseline, source)
+    rules = suite.gate or Gate()
+    simulated = simulate(
+        cells,
+        baseline,
+        confirm_runs=suite.confirm_runs,
+        rules=rules,
+        likely_drop=found.now.pooled,
+    )
+    replayed = replay(baseline, rules) if baseline is not None else None
+    Console.of_process(output).print(render_power(found, simulated, replayed, output))

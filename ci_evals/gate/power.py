@@ -14,14 +14,15 @@ from ci_evals.model.case import Variant
 from ci_evals.stats.exact_tests import Table
 from ci_evals.stats.power import (
     Plan,
-    comparison_runs_needed,
     detectable_drop,
     planned_drop,
     planned_gate_drop,
 )
 from ci_evals.stats.thresholds import (
     ASSUMED_CORRELATION,
-    ASSUMED_RATE,
+    ASSUMED_FAILURES,
+    ASSUMED_PASSES,
+    FURTHER_ROUNDS,
     POOLED_RUNS,
     SUSPECT_RUNS,
 )
@@ -32,8 +33,9 @@ _MORE_CASES = (2, 4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detectable:
-    """The drops that one size detects with a chance of 80 %, in fractions of 1.
+    """The drops that one size detects with a chance of about 80 %, in fractions of 1.
 
+    They follow from a formula; `gate.rehearsal` draws pull requests instead, which takes longer.
     `cases` and `runs` are those of one variant, `calls` those of all.
     `one_report` is the drop against a baseline of a single report, `pooled` against a history of
     about `POOLED_RUNS` runs a case, `gate` how far below its bar the rate has to be to fail. None
@@ -53,8 +55,7 @@ class Power:
     """The drops that a suite detects on the variant with the fewest cases.
 
     `rate` and `correlation` are what was assumed of it, or what the report named `known_from`
-    shows. The first of `sizes` is the suite as it is. `runs_for_half` is how many runs a case would
-    halve the drop that the pooled comparison detects; None if no number up to 100 does.
+    shows. The first of `sizes` is the suite as it is.
     """
 
     suite: str
@@ -63,7 +64,6 @@ class Power:
     correlation: float
     known_from: str | None
     sizes: tuple[Detectable, ...]
-    runs_for_half: int | None
 
     @property
     def now(self) -> Detectable:
@@ -152,11 +152,9 @@ def power_of(
         history: reports of the same suite that show how its answers vary; None takes the usual.
         known_from: what `history` was read from.
     """
-    rate, correlation = ASSUMED_RATE, ASSUMED_CORRELATION
+    rate, correlation = _behaviour(history)
     if history is None:
         known_from = None
-    else:
-        rate, correlation = _behaviour(history)
     cases, cells = min(cases_of_variants), sum(cases_of_variants)
     sizes = [(1, runs)]
     sizes += [(1, more_runs) for more_runs in _RUNS]
@@ -165,10 +163,6 @@ def power_of(
     for times, runs_of_case in dict.fromkeys(sizes):
         plan = Plan(cases * times, runs_of_case, rate, correlation)
         found.append(_detectable(plan, calls=cells * times * runs_of_case))
-    runs_for_half = None
-    if found[0].pooled:
-        plan = Plan(cases, runs, rate, correlation)
-        runs_for_half = comparison_runs_needed(plan, found[0].pooled / 2, POOLED_RUNS)
     return Power(
         suite=suite,
         variants=len(cases_of_variants),
@@ -176,7 +170,6 @@ def power_of(
         correlation=correlation,
         known_from=known_from,
         sizes=tuple(found),
-        runs_for_half=runs_for_half,
     )
 
 
@@ -197,21 +190,25 @@ def size_sentence(cases: int, runs: int, drop: float | None, *, planned: int = 0
 def detectable_sentence(comparison: Comparison) -> str | None:
     """Say which drop of a whole variant a comparison of this size detects.
 
-    Of several variants it speaks of the one that shows least. Confirm runs take no part. Reports of
-    the base that vary more than independent runs hide more. None where nothing was compared.
+    Of several variants it speaks of the one that shows least. The further rounds of a variant in
+    doubt take part, the repeats of single cases do not. Reports of the base that vary more than
+    independent runs hide more. None where nothing was compared.
     """
     runs = comparison.usual_runs
     if not runs:
         return None
     tables: dict[Variant, list[Table]] = defaultdict(list)
+    further_rounds = FURTHER_ROUNDS if comparison.confirm_runs else 0
     for cell in comparison.cells:
+        if cell.head.graded > runs:  # it ran again, whatever a saved report says
+            further_rounds = FURTHER_ROUNDS
         if cell.p is not None:
             tables[cell.variant].append((0, runs, *cell.base))
     overdispersion = {each.variant: each.overdispersion for each in comparison.variants}
     planned = Counter(cell.variant for cell in comparison.cells if cell.kind != "removed")
     least, largest = None, -1.0
     for variant, chosen in tables.items():
-        drop = detectable_drop(chosen, 1 - comparison.alpha)
+        drop = detectable_drop(chosen, 1 - comparison.alpha, further_rounds=further_rounds)
         if drop is not None:
             drop *= sqrt(overdispersion[variant])
         if drop is None or drop > 1:
@@ -233,15 +230,18 @@ def _detectable(plan: Plan, calls: int) -> Detectable:
     )
 
 
-def _behaviour(history: Baseline) -> tuple[float, float]:
+def _behaviour(history: Baseline | None) -> tuple[float, float]:
     """Return the mean pass rate of the cells, and their correlation.
 
-    That is the share of the variance of single runs that lies between cells.
+    That is the share of the variance of single runs that lies between cells. Without history, both
+    are those of the beta distribution that is assumed.
     """
-    pools = [cell.history.tally for cell in history.cells.values()]
+    cells = history.cells.values() if history is not None else ()
+    pools = [cell.history.tally for cell in cells]
     pools = [pool for pool in pools if pool.graded]
     if not pools:
-        return ASSUMED_RATE, ASSUMED_CORRELATION
+        runs = ASSUMED_PASSES + ASSUMED_FAILURES
+        return ASSUMED_PASSES / runs, 1 / (runs + 1)
     rate = fmean([pool.rate for pool in pools])
     variance = rate * (1 - rate)
     noises = [

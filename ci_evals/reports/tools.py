@@ -1,15 +1,18 @@
 """The outputs of `power` and `judge check`: text for a terminal, Markdown and JSON."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Literal
 
 from ci_evals.engine.judge_check import BAR, FEWEST_LABELS, JudgeCheck
 from ci_evals.format import join_first, name_of, number_of, one_line, percent, usd
-from ci_evals.gate.power import Detectable, Power, size_sentence
+from ci_evals.gate.power import Detectable, Power
+from ci_evals.gate.rehearsal import Replayed, Simulated
 from ci_evals.reports.markdown import code, plain
 from ci_evals.reports.report_json import stdout_json
 from ci_evals.reports.terminal import UNBOUNDED, columns, draw
 from ci_evals.stats.classification import accuracy
+from ci_evals.stats.thresholds import POWER
 
 _NAME_CHARACTERS = 100
 
@@ -18,10 +21,23 @@ PowerFormat = Literal["text", "markdown", "json"]
 _MAX_CASES = 10  # named cases on which a judge and people disagree
 
 
-def render_power(power: Power, output: PowerFormat) -> str:
-    """Return the drops that a suite detects: a sentence, a table of sizes, and the assumptions."""
+def render_power(
+    power: Power, simulated: Simulated, replayed: Replayed | None, output: PowerFormat
+) -> str:
+    """Return what a suite detects: sentences, a table of sizes, and the assumptions.
+
+    Args:
+        power: the drops that the formula says, size by size.
+        simulated: what pull requests drawn at random came to.
+        replayed: how often the reports that `power` is known from would have been red.
+        output: the format.
+    """
     if output == "json":
-        return stdout_json(power, indent=2)
+        found = {each.name: getattr(power, each.name) for each in fields(power)}
+        return stdout_json(
+            found | {"simulated": simulated, "replayed": replayed._asdict() if replayed else None},
+            indent=2,
+        )
     head = (
         "cases × runs",
         "calls",
@@ -30,22 +46,55 @@ def render_power(power: Power, output: PowerFormat) -> str:
         "below its bar",
     )
     rows = [_power_row(size) for size in power.sizes]
-    size = size_sentence(power.now.cases, power.now.runs, power.now.pooled)
-    sentences = [f"{size}, with a chance of 80 %."]
-    if power.runs_for_half is not None and power.now.pooled is not None:
-        runs = number_of(power.runs_for_half, "run")
-        half = _points(power.now.pooled / 2)
-        times = f"{power.runs_for_half / power.now.runs:.1f}".removesuffix(".0")
-        sentences.append(
-            f"{runs} of each case would detect half of that ({half}), at {times} times the calls."
-        )
+    sentences = [f"{_seen_sentence(power, simulated)}."]
+    if replayed is not None:
+        sentences.append(_replayed_sentence(replayed))
     if output == "markdown":
         sentences[0] = f"{code(power.suite)}: {sentences[0]}"
         table = markdown_table(head, rows, flush_right=True)
-        return "\n\n".join([*sentences, table, plain(_basis(power))]) + "\n"
+        return "\n\n".join([*sentences, table, plain(_basis(power, simulated))]) + "\n"
     sentences[0] = f"{name_of(power.suite)}: {sentences[0]}"
     table = draw([columns([head, *rows], flush_right=True)], width=UNBOUNDED)
-    return "\n\n".join([*sentences, table + "\n" + _basis(power)]) + "\n"
+    return "\n\n".join([*sentences, table + "\n" + _basis(power, simulated)]) + "\n"
+
+
+def _seen_sentence(power: Power, simulated: Simulated) -> str:
+    """`40 cases × 3 runs detect a fall of all cases by 7 points, or one case of 40 that dies, in
+    four of five pull requests; about 24 further calls where nothing changed`.
+    """
+    size = f"{number_of(power.now.cases, 'case')} × {number_of(power.now.runs, 'run')}"
+    dead = simulated.dead_case
+    one_case = f"one case of {power.now.cases:,} that dies"
+    share = "four of five pull requests"
+    if simulated.drop is None:
+        found = "too few to detect that all cases fall, by however much"
+        if dead is not None:
+            found += f"; {one_case} is red in {percent(dead)} of pull requests"
+    elif dead is not None and dead >= POWER:
+        found = (
+            f"detects a fall of all cases by {_whole_points(simulated.drop)}, or {one_case}, in"
+            f" {share}"
+        )
+    else:
+        found = f"detects a fall of all cases by {_whole_points(simulated.drop)} in {share}"
+        if dead is not None:
+            found += f", and {one_case} in {percent(dead)}"
+    calls = number_of(round(simulated.further_calls), "further call")
+    return f"{size}: {found}; about {calls} where nothing changed"
+
+
+def _whole_points(drop: float) -> str:
+    return number_of(round(100 * drop), "point")
+
+
+def _replayed_sentence(replayed: Replayed) -> str:
+    """`On these 10 reports, this gate would have been red in 0 of 9 comparisons.`"""
+    compared = number_of(replayed.reports - 1, "comparison")
+    return (
+        f"On the last {number_of(replayed.reports, 'report')}, each compared with those before it,"
+        f" this gate would have been red in {replayed.red} of {compared}, by their planned runs"
+        " alone."
+    )
 
 
 def _power_row(size: Detectable) -> tuple[str, ...]:
@@ -59,7 +108,7 @@ def _points(drop: float | None) -> str:
     return f"{100 * drop:.1f} points"
 
 
-def _basis(power: Power) -> str:
+def _basis(power: Power, simulated: Simulated) -> str:
     source = "as is usual; --history takes them from a report"
     if power.known_from:
         source = f"as {power.known_from} shows"
@@ -67,11 +116,13 @@ def _basis(power: Power) -> str:
     fewest = ""
     if power.now.calls != power.now.cases * power.now.runs * power.variants:
         fewest = " Variants differ in their cases: this is for the one with the fewest."
+    drawn = number_of(simulated.pull_requests, "pull request")
     return (
-        "Drops of the pass rate of a variant that are detected with a chance of 80 %, at 5 % false"
-        f" alarms. They are for a pass rate of {rate}, and {between_cases} of the variance between"
-        f" cases, {source}. A case that breaks wholly is named by its confirm runs, however small"
-        f" its share.{fewest}"
+        f"The first sentence is what the gate said of {drawn} drawn at random, with main's code"
+        f" beside the change; where nothing changed, {percent(simulated.unchanged)} were red."
+        " The table is by a formula: about how far the pass rate of a variant must fall, or be"
+        " below its bar, to be seen with a chance of 80 %. Both are for a mean pass rate of"
+        f" {rate}, and {between_cases} of the variance between cases, {source}.{fewest}"
     )
 
 

@@ -13,7 +13,7 @@ from ci_evals.stats.thresholds import (
     ASSUMED_CORRELATION,
     CONFIDENCE,
     DISCRETENESS,
-    MAX_ADVISED_RUNS,
+    FURTHER_ROUNDS,
     POWER,
 )
 
@@ -30,12 +30,15 @@ class Plan(NamedTuple):
         correlation: the share of the variance of single runs that lies between cases, in [0, 1): 0
             if all cases pass equally often. What is left is noise. Published tool-agent benchmarks
             have 0.4 to 0.53.
+        further_rounds: the rounds that a variant in doubt makes beyond the plan, which a comparison
+            counts, too, and a bar does not.
     """
 
     cases: int
     runs: int
     rate: float
     correlation: float = ASSUMED_CORRELATION
+    further_rounds: int = FURTHER_ROUNDS
 
     @property
     def noise(self) -> float:
@@ -73,7 +76,11 @@ class Plan(NamedTuple):
 
 
 def detectable_drop(
-    cells: Iterable[Table], confidence: float = CONFIDENCE, power: float = POWER
+    cells: Iterable[Table],
+    confidence: float = CONFIDENCE,
+    power: float = POWER,
+    *,
+    further_rounds: int = FURTHER_ROUNDS,
 ) -> float | None:
     """Return the fall of the true rate that the comparison detects with chance `power`.
 
@@ -100,7 +107,7 @@ def detectable_drop(
     if uniform and noise:
         correlation = 1 - fmean(noise) / uniform
         correlation = min(1.0, max(0.0, correlation))
-    plan = Plan(len(rates), round(mean_runs(head_runs)), rate, correlation)
+    plan = Plan(len(rates), round(mean_runs(head_runs)), rate, correlation, further_rounds)
     return planned_drop(plan, round(mean_runs(base_runs)), confidence, power)
 
 
@@ -142,7 +149,9 @@ def comparison_power(
     """The chance that the comparison is significant when all cases get worse in proportion.
 
     Where some cases break wholly instead, the chance is mostly higher: those that still pass stay
-    without noise.
+    without noise. A variant that falls is taken to be in doubt after its planned runs, so that its
+    further rounds count: with a single run of each case that is not always so, and
+    `gate.rehearsal` knows better.
 
     Args:
         plan: the head's runs, and the base's behaviour.
@@ -150,8 +159,9 @@ def comparison_power(
         base_runs: the base's runs of each case.
         confidence: of the comparison.
     """
-    head_variance = plan.noise_after(drop) / plan.total
-    head_variance += ADDED_PLANNED_RUNS / plan.total**2
+    total = plan.cases * (plan.runs + plan.further_rounds)
+    head_variance = plan.noise_after(drop) / total
+    head_variance += ADDED_PLANNED_RUNS / total**2
     base_variance = plan._replace(runs=base_runs).variance
     return _significance_probability(drop, head_variance + base_variance, confidence)
 
@@ -161,18 +171,3 @@ def _significance_probability(drop: float, variance: float, confidence: float) -
     standard_errors = drop / (DISCRETENESS * sqrt(variance))
     z = standard_errors - _NORMAL.inv_cdf(confidence)
     return _NORMAL.cdf(z)
-
-
-def comparison_runs_needed(
-    plan: Plan, drop: float, base_runs: int, power: float = POWER
-) -> int | None:
-    """The fewest runs of each case with which `comparison_power` reaches `power`.
-
-    None where `MAX_ADVISED_RUNS` do not.
-    """
-    # One by one: as passes are whole numbers, power falls back a little now and then.
-    for runs in range(1, MAX_ADVISED_RUNS + 1):
-        longer = plan._replace(runs=runs)
-        if comparison_power(longer, drop, base_runs) >= power:
-            return runs
-    return None

@@ -523,15 +523,30 @@ POWER = 0.8
 
 Held by `test_what_a_gate_can_see` in tests/statistics/test_power.py. The usual convention.
 """
-ASSUMED_RATE = 0.9
-"""The pass rate of a suite without history. No test holds it."""
+ASSUMED_PASSES = 0.6
+"""The pass rates of the cases of a suite without history are of a beta distribution: this is its
+first parameter. Such suites have cases that always pass, a few that never do, and little between.
+
+No test holds it. `--history` adds what its runs show.
+"""
+ASSUMED_FAILURES = 0.1
+"""The second parameter of that distribution, whose mean is 86 %. No test holds it."""
 ASSUMED_CORRELATION = 0.5
-"""The share of the variance of its single runs that lies between cases.
+"""The share of the variance of single runs that lies between cases, if nothing else is known.
 
 As published for tool-agent benchmarks, which have 0.4 to 0.53.
 Held by `test_the_comparison_sees_as_often_as_said` in tests/statistics/test_power.py against less.
 Lower: all drops that are said to be detected are larger. Higher: they are smaller.
 """
+MAX_SIMULATED = 100
+"""Pull requests that `ci-evals power` draws for each of its figures. No test holds it.
+
+Higher: time. Lower: a share of 80 % has a standard error of more than 4 points.
+"""
+MIN_SIMULATED = 25
+"""The same of suites that are so large that drawing more takes long. No test holds it."""
+MAX_SIMULATED_CELLS = 4000
+"""Cells of these pull requests together. No test holds it. Higher: time."""
 DISCRETENESS = 1.1
 """Exact tests need a drop larger by this factor than the normal distribution says.
 

@@ -1,15 +1,31 @@
 """`ci-evals power`: the drops that a suite detects."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from factories import many, report_of
 from processes import ci_evals
 from suites import ONE_CASE, write_suite
 
+from benchmarks.pull_requests import (
+    Beta,
+    Frequencies,
+    Story,
+    Suite,
+    falls,
+    frequencies,
+    pull_requests,
+)
+from ci_evals.model.report import SuiteReport
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
+
+
+def write_report(path: Path, report: SuiteReport) -> None:
+    path.write_bytes(b"".join(json_report.render(summarize(report, None))))
 
 
 async def test_the_command_knows_the_suite_from_its_config(tmp_path: Path) -> None:
@@ -27,10 +43,17 @@ async def test_the_suite_may_be_named_as_elsewhere(tmp_path: Path) -> None:
     assert shown.out == (await ci_evals(tmp_path, "power", str(suite))).out
 
 
+AGENT = [{"type": "mock", "name": "agent"}]
+
+
+def cases_of(names: Iterable[str]) -> list[dict[str, Any]]:
+    return [{**ONE_CASE, "id": name} for name in names]
+
+
 async def test_the_command_takes_rates_from_a_report(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, name="capitals", cases=[ONE_CASE])
-    report = report_of(many((20, "PPPPP"), (20, "PPFFF")))
-    (tmp_path / "main.json").write_bytes(b"".join(json_report.render(summarize(report, None))))
+    answers = many((20, "PPPPP"), (20, "PPFFF"))
+    suite = write_suite(tmp_path, cases_of(answers), name="capitals", providers=AGENT)
+    write_report(tmp_path / "main.json", report_of(answers))
     given = ("power", str(suite), "--history", "main.json")
     shown = await ci_evals(tmp_path, *given, "--format", "json")
     found = json.loads(shown.out)
@@ -38,11 +61,76 @@ async def test_the_command_takes_rates_from_a_report(tmp_path: Path) -> None:
     assert "as main.json shows" in (await ci_evals(tmp_path, *given)).out
 
 
+async def test_it_tells_what_the_gate_says_of_pull_requests_of_such_a_suite(tmp_path: Path) -> None:
+    cases = [{**ONE_CASE, "id": f"case {number}"} for number in range(20)]
+    write_suite(tmp_path, runs=3, cases=cases)
+    shown, again = [await ci_evals(tmp_path, "power", "--format", "json") for _ in range(2)]
+    assert shown.out == again.out, "drawn from the same seeds"
+    found = json.loads(shown.out)
+    simulated = found["simulated"]
+    suite = Suite(Beta(0.6, 0.1), cases=20, runs=3)
+
+    def others(story: Story) -> Frequencies:
+        return frequencies(pull_requests(suite, story._replace(main_runs=True), number=100))
+
+    # Each share of a hundred has a standard error of 4 points at most.
+    drop = simulated["drop"]
+    assert others(Story(change=falls(drop))).red > 65
+    assert others(Story(change=falls(drop / 2))).red < 65
+    assert others(Story()).red < 10
+    assert simulated["unchanged"] < 0.1
+    assert simulated["dead_case"] > 0.8
+    points = f"a fall of all cases by {100 * drop:.0f} points, or one case of 20 that dies"
+    first = (await ci_evals(tmp_path, "power")).out.splitlines()[0]
+    assert points in first
+    calls = round(simulated["further_calls"])
+    assert f"; about {calls} further calls where nothing changed." in first
+
+
+async def test_with_history_the_rates_are_those_that_it_leaves_open(tmp_path: Path) -> None:
+    names = [f"case {number}" for number in range(20)]
+    suite = write_suite(tmp_path, cases_of(names), name="capitals", providers=AGENT)
+    drops = []
+    for answers in ("PPPPP", "PPFPF"):
+        write_report(tmp_path / "main.json", report_of(dict.fromkeys(names, answers)))
+        given = ("--history", "main.json", "--runs", "3", "--format", "json")
+        found = json.loads((await ci_evals(tmp_path, "power", str(suite), *given)).out)
+        drops.append(found["simulated"]["drop"])
+        assert found["replayed"] is None, "one report has nothing before it"
+    assert drops[0] < drops[1], "steady answers hide less"
+
+
+@pytest.mark.parametrize(
+    ("third", "red"), [("PPPFP", 0), ("FFFFF", 1)], ids=["flaky", "dead for a while"]
+)
+async def test_reports_are_replayed_against_those_before_them(
+    tmp_path: Path, third: str, red: int
+) -> None:
+    names = [f"case {number}" for number in range(10)]
+    suite = write_suite(tmp_path, cases_of(names), name="capitals", providers=AGENT)
+    given: list[str] = []
+    for number, first_case in enumerate(["PPPPP", "PPPPP", third, "PPPPP"]):
+        answers = dict.fromkeys(names, "PPPPP") | {names[0]: first_case}
+        name = f"main-{number}.json"
+        write_report(tmp_path / name, report_of(answers, started_at=1000.0 * number))
+        given += ["--history", name]
+    shown = await ci_evals(tmp_path, "power", str(suite), *given, "--format", "json")
+    assert json.loads(shown.out)["replayed"] == {"reports": 4, "red": red}
+    text = (await ci_evals(tmp_path, "power", str(suite), *given)).out
+    assert f"would have been red in {red} of 3 comparisons" in text
+
+
+async def test_history_of_other_providers_is_refused(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, name="capitals", cases=cases_of(["a"]))
+    write_report(tmp_path / "main.json", report_of({"a": "P"}))
+    ended = await ci_evals(tmp_path, "power", str(suite), "--history", "main.json")
+    assert ended.code != 0
+    assert "main.json has none of the cases and providers of this suite" in ended.err
+
+
 async def test_history_of_another_suite_is_refused(tmp_path: Path) -> None:
     suite = write_suite(tmp_path, name="weather")
-    (tmp_path / "main.json").write_bytes(
-        b"".join(json_report.render(summarize(report_of({"a": "P"}), None)))
-    )
+    write_report(tmp_path / "main.json", report_of({"a": "P"}))
     ended = await ci_evals(tmp_path, "power", str(suite), "--history", "main.json")
     assert ended.code != 0
     assert "is of another suite, 'capitals'" in ended.err

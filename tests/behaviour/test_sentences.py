@@ -4,7 +4,6 @@ import json
 import re
 from html import unescape
 from itertools import combinations
-from math import ceil
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -183,7 +182,7 @@ def variant_row(folder: Path) -> str:
 # Power.
 
 
-async def test_power_says_in_its_first_line_how_likely_a_drop_is_seen(tmp_path: Path) -> None:
+async def test_power_says_in_its_table_how_likely_a_drop_is_seen(tmp_path: Path) -> None:
     write_team(tmp_path, TEN, runs=3)
     text = await ci_evals(tmp_path, "power")
     found = json.loads((await ci_evals(tmp_path, "power", "--format", "json")).out)
@@ -193,7 +192,9 @@ async def test_power_says_in_its_first_line_how_likely_a_drop_is_seen(tmp_path: 
         """The chance of red if all cases get worse in proportion, by the normal distribution."""
         left = 1 - drop / rate
         between = rate * (1 - rate) * correlation
-        here = (rate * left * (1 - rate * left) - between * left**2) / 30 + 1 / 30**2
+        planned_and_further = 10 * (3 + 3)
+        here = rate * left * (1 - rate * left) - between * left**2
+        here = here / planned_and_further + 1 / planned_and_further**2
         total = 10 * base_runs
         there = rate * (1 - rate) * (1 - correlation) / total + 3 / total**2
         errors = drop / (1.1 * (here + there) ** 0.5)
@@ -202,11 +203,10 @@ async def test_power_says_in_its_first_line_how_likely_a_drop_is_seen(tmp_path: 
     def missing(drop: float) -> float:
         return chance(drop, 30, 0.05) - 0.8
 
-    points = ceil(100 * optimize.brentq(missing, 0.01, rate) - 1e-6)
-    assert text.out.splitlines()[0] == (
-        f"test: 10 cases × 3 runs: this comparison detects drops of {points} points or more, "
-        "with a chance of 80 %."
-    )
+    drop = optimize.brentq(missing, 0.01, rate)
+    assert found["sizes"][0]["pooled"] == pytest.approx(drop, abs=1e-5)
+    [row] = [line for line in text.out.splitlines() if line.startswith("10 × 3 ")]
+    assert f"{100 * drop:.1f} points" in row
 
 
 # Withdrawn rounds.
@@ -357,7 +357,7 @@ async def test_the_rate_of_the_baseline_is_of_the_reports_that_are_named_with_it
     report = report_in(tmp_path / "out")
     rates = []
     for cell in report["base"]["cells"]:
-        runs = [(passed, graded) for _, passed, graded in cell["history"][:2]]
+        runs = [(passed, graded) for _, passed, graded, *_ in cell["history"][:2]]
         rates.append(sum(passed for passed, _ in runs) / sum(graded for _, graded in runs))
     words = " ".join(found.out.split())
     assert f" baseline {100 * fmean(rates):.1f} % (newest 2 reports)" in words
@@ -379,7 +379,7 @@ async def test_only_reports_whose_runs_count_are_counted(tmp_path: Path) -> None
     pooled: set[str] = set()
     for cell in report["base"]["cells"]:
         counting = [each for each in cell["history"] if each[0] not in cell["outages"]]
-        pooled.update(id_ for id_, _, _ in counting[:5])
+        pooled.update(id_ for id_, *_ in counting[:5])
     assert len(pooled) == 5
     assert "and 4 reports before it (30 runs per case)" in " ".join(found.out.split())
     assert len(report["base"]["reports"]) < len(past), "older reports are forgotten"
@@ -402,8 +402,8 @@ def weighted_p(report: dict[str, Any], base_reports: int) -> float:
             if each["case"] == cell["case"] and each["run"] <= 6
         ]
         base = cell["history"][:base_reports]
-        total = len(here) + sum(graded for _, _, graded in base)
-        passed = sum(here) + sum(each for _, each, _ in base)
+        total = len(here) + sum(graded for _, _, graded, *_ in base)
+        passed = sum(here) + sum(each for _, each, *_ in base)
         failed = total - passed
         weight = 2 if passed >= 2 * failed else 1
         observed += weight * (len(here) - sum(here))

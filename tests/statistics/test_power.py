@@ -12,7 +12,6 @@ from ci_evals.stats.exact_tests import stratified_lower
 from ci_evals.stats.power import (
     Plan,
     comparison_power,
-    comparison_runs_needed,
     detectable_drop,
     planned_drop,
     planned_gate_drop,
@@ -24,6 +23,7 @@ plans = st.builds(
     st.integers(1, 12),
     st.floats(0.05, 1),
     st.sampled_from((0.0, 0.3, 0.5, 0.9)),
+    st.sampled_from((0, 3)),
 )
 
 
@@ -37,10 +37,11 @@ def test_what_a_gate_can_see() -> None:
 
 def test_what_a_comparison_sees_allows_for_noise_of_both_sides_and_of_new_failures() -> None:
     twice = [(passed, runs, passed, runs) for passed, runs in suite("S40")]
-    seen = detectable_drop(twice)
+    seen = detectable_drop(twice, further_rounds=0)
     assert seen is not None
     assert 1.1 * 2**0.5 * known("mde_40x3") < seen < 2 * 2**0.5 * known("mde_40x3")
-    assert detectable_drop([*twice, (0, 0, 3, 3), (3, 3, 0, 0)]) == detectable_drop(twice)
+    more = [*twice, (0, 0, 3, 3), (3, 3, 0, 0)]
+    assert detectable_drop(more, further_rounds=0) == seen
     assert detectable_drop([(0, 0, 3, 3)]) is None
 
 
@@ -63,7 +64,11 @@ def suite_rates(chance: random.Random, plan: Plan) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("plan", "base_runs", "drop"), [(Plan(40, 3, 0.9), 3, 0.08), (Plan(40, 3, 0.9), 30, 0.06)]
+    ("plan", "base_runs", "drop"),
+    [
+        (Plan(40, 3, 0.9, further_rounds=0), 3, 0.08),
+        (Plan(40, 3, 0.9, further_rounds=0), 30, 0.06),
+    ],
 )
 def test_the_comparison_sees_as_often_as_said(plan: Plan, base_runs: int, drop: float) -> None:
     chance, rounds = random.Random(5), 300
@@ -105,19 +110,10 @@ def test_more_of_anything_sees_more(plan: Plan, drop: float, base_runs: int) -> 
     assert comparison_power(plan._replace(cases=plan.cases + 50), drop, base_runs) >= power
     assert comparison_power(plan._replace(runs=plan.runs + 1), drop, base_runs) >= power
     assert comparison_power(plan, drop, base_runs + 1) >= power
+    further = plan._replace(further_rounds=plan.further_rounds + 1)
+    assert comparison_power(further, drop, base_runs) >= power
     assert planned_gate_drop(plan._replace(runs=plan.runs + 1)) < planned_gate_drop(plan)
 
 
-def test_the_fewest_runs_that_do() -> None:
-    single = comparison_runs_needed(Plan(40, 1, 0.9), 0.08, 3)
-    pooled = comparison_runs_needed(Plan(40, 1, 0.9), 0.08, 30)
-    assert single is not None
-    assert pooled is not None
-    assert pooled < single
-    assert comparison_power(Plan(40, pooled, 0.9), 0.08, 30) >= 0.8
-    assert comparison_power(Plan(40, pooled - 1, 0.9), 0.08, 30) < 0.8
-
-
-def test_what_no_number_of_runs_shows() -> None:
-    assert comparison_runs_needed(Plan(5, 1, 0.9), 0.02, 3) is None
-    assert planned_drop(Plan(1, 1, 0.9), 1) is None
+def test_what_even_a_fall_to_nothing_does_not_show() -> None:
+    assert planned_drop(Plan(1, 1, 0.9, further_rounds=0), 1) is None

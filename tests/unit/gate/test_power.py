@@ -1,13 +1,19 @@
 """What a suite can detect: as planned, as its history shows, and as a comparison did."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from sides import Counts, base_of, compared, head_of
 
 from ci_evals.gate.power import detectable_sentence, power_of, size_sentence
-from ci_evals.stats.thresholds import ASSUMED_CORRELATION, ASSUMED_RATE
+from ci_evals.stats.thresholds import ASSUMED_FAILURES, ASSUMED_PASSES
 
+USUAL = [
+    ASSUMED_PASSES / (ASSUMED_PASSES + ASSUMED_FAILURES),
+    1 / (1 + ASSUMED_PASSES + ASSUMED_FAILURES),
+]
+"""The mean of the beta distribution that is assumed, and its intra-class correlation."""
 FORTY = [f"case {n}" for n in range(40)]
 
 
@@ -17,11 +23,8 @@ def cells(*runs: Counts) -> dict[str, Counts]:
 
 def test_without_history_it_takes_what_is_usual() -> None:
     found = power_of("s", [40, 40], 3, None, "nothing")
-    assert (found.rate, found.correlation, found.known_from) == (
-        ASSUMED_RATE,
-        ASSUMED_CORRELATION,
-        None,
-    )
+    assert [found.rate, found.correlation] == pytest.approx(USUAL)
+    assert found.known_from is None
     assert (found.now.cases, found.now.runs, found.now.calls) == (40, 3, 240)
     assert len({(each.cases, each.runs) for each in found.sizes}) == len(found.sizes) == 7
 
@@ -53,7 +56,7 @@ def test_history_shows_the_rate_and_how_far_cases_differ() -> None:
 @pytest.mark.parametrize("history", [{}, {"a": (0, 0)}])
 def test_history_without_graded_runs_shows_nothing(history: dict[str, Counts]) -> None:
     found = power_of("s", [40], 3, base_of(dict(history)), "main.json")
-    assert (found.rate, found.correlation) == (ASSUMED_RATE, ASSUMED_CORRELATION)
+    assert [found.rate, found.correlation] == pytest.approx(USUAL)
 
 
 @pytest.mark.parametrize(
@@ -76,10 +79,18 @@ def test_a_comparison_says_what_it_could_have_seen() -> None:
     assert sentence.startswith("40 cases × 3 runs: this comparison detects drops of ")
 
 
-def test_confirm_runs_do_not_sharpen_it() -> None:
+def test_repeats_of_a_case_do_not_sharpen_it_and_further_rounds_do() -> None:
     base, head = base_of(cells((30, 30))), cells((3, 3)) | {"case 0": (0, 3)}
-    confirmed = compared(head_of(head, {"case 0": (0, 7)}), base)
-    assert detectable_sentence(confirmed) == detectable_sentence(compared(head_of(head), base))
+    usual = detectable_sentence(compared(head_of(head), base))
+    assert detectable_sentence(compared(head_of(head, {"case 0": (0, 7)}), base)) == usual
+    without = detectable_sentence(compared(head_of(head), base, confirm_runs=0))
+    assert points_in(usual) < points_in(without)
+
+
+def points_in(sentence: str | None) -> int:
+    found = re.search(r"drops of (\d+) points", sentence or "")
+    assert found is not None
+    return int(found[1])
 
 
 def test_of_several_variants_it_speaks_of_the_one_that_shows_least() -> None:

@@ -1,16 +1,24 @@
 """The output of `power`."""
 
 import json
+from dataclasses import replace
 
 from ci_evals.gate.power import power_of
+from ci_evals.gate.rehearsal import Replayed, Simulated
 from ci_evals.reports.tools import render_power
 
 USUAL = power_of("capitals|*", [40], 3, None)
+SIMULATED = Simulated(
+    pull_requests=100, drop=0.07, dead_case=0.97, unchanged=0.01, further_calls=24.4
+)
 
 
 def test_the_text_is_a_sentence_a_table_and_its_basis() -> None:
-    lines = render_power(USUAL, "text").splitlines()
-    assert lines[0].startswith("capitals|*: 40 cases × 3 runs: this comparison detects drops of ")
+    lines = render_power(USUAL, SIMULATED, None, "text").splitlines()
+    assert lines[0] == (
+        "capitals|*: 40 cases × 3 runs: detects a fall of all cases by 7 points, or one case of 40"
+        " that dies, in four of five pull requests; about 24 further calls where nothing changed."
+    )
     table = [
         line for line in lines if line.startswith(("cases × runs", "40 × ", "80 × ", "160 × "))
     ]
@@ -21,7 +29,7 @@ def test_the_text_is_a_sentence_a_table_and_its_basis() -> None:
 
 
 def test_markdown_is_a_table_that_no_name_breaks() -> None:
-    lines = render_power(USUAL, "markdown").splitlines()
+    lines = render_power(USUAL, SIMULATED, None, "markdown").splitlines()
     assert lines[0].startswith("<code>capitals&#124;&#42;</code>: 40 cases × 3 runs")
     rows = [line for line in lines if line.startswith("|")]
     assert rows[1] == "|---|---:|---:|---:|---:|"
@@ -30,15 +38,36 @@ def test_markdown_is_a_table_that_no_name_breaks() -> None:
 
 
 def test_json_has_every_number() -> None:
-    found = json.loads(render_power(USUAL, "json"))
+    found = json.loads(render_power(USUAL, SIMULATED, Replayed(10, 0), "json"))
     assert (found["suite"], found["rate"], found["known_from"]) == ("capitals|*", USUAL.rate, None)
+    assert (found["simulated"]["drop"], found["simulated"]["dead_case"]) == (0.07, 0.97)
+    assert found["replayed"] == {"reports": 10, "red": 0}
     assert [(each["cases"], each["runs"]) for each in found["sizes"]] == [
         (e.cases, e.runs) for e in USUAL.sizes
     ]
 
 
+def test_a_case_that_dies_unseen_has_its_share() -> None:
+    seldom = replace(SIMULATED, dead_case=0.4)
+    first = render_power(USUAL, seldom, None, "text").splitlines()[0]
+    assert "in four of five pull requests, and one case of 40 that dies in 40 %; " in first
+    first = render_power(USUAL, replace(SIMULATED, dead_case=None), None, "text").splitlines()[0]
+    assert "by 7 points in four of five pull requests; about" in first
+
+
+def test_reports_are_replayed_in_one_sentence() -> None:
+    text = render_power(USUAL, SIMULATED, Replayed(10, 1), "text")
+    assert "On the last 10 reports, each compared with those before it, this gate would" in text
+    assert "have been red in 1 of 9 comparisons, by their planned runs alone." in text
+    assert "On the last" not in render_power(USUAL, SIMULATED, None, "text")
+
+
 def test_what_no_size_detects_is_a_dash() -> None:
     tiny = power_of("s", [1], 1, None)
-    assert tiny.now.one_report is None
-    assert "too few for this comparison to detect" in render_power(tiny, "text")
-    assert "  -  " in render_power(tiny, "text")
+    nothing = Simulated(
+        pull_requests=100, drop=None, dead_case=0.2, unchanged=0.0, further_calls=0.0
+    )
+    text = render_power(tiny, nothing, None, "text")
+    assert "1 case × 1 run: too few to detect that all cases fall, by however much; one" in text
+    assert "that dies is red in 20 % of pull requests; about 0 further calls" in text
+    assert "  -  " in text

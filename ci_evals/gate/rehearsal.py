@@ -1,0 +1,343 @@
+"""What the gate would say: of pull requests drawn at random, and of reports that were left.
+
+Both are judged by the functions that judge real pull requests.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from statistics import fmean
+from typing import NamedTuple
+
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, ReportedCell, ReportRef
+from ci_evals.gate.compare import Comparison, compare, next_runs
+from ci_evals.model.case import Case, Variant
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Counts, MainNow, Outcome, Tally
+from ci_evals.model.rules import Gate
+from ci_evals.stats.thresholds import (
+    ASSUMED_FAILURES,
+    ASSUMED_PASSES,
+    KEPT_REPORTS,
+    MAX_SIMULATED,
+    MAX_SIMULATED_CELLS,
+    MIN_SIMULATED,
+    POOLED_RUNS,
+    POWER,
+)
+
+Again = Callable[[int], Outcome | None]
+"""Makes one more run of the cell with this index in the head."""
+
+
+def run_to_the_end(
+    head: Sequence[ReportedCell],
+    base: Baseline,
+    again: Again,
+    on_main: Again | None,
+    *,
+    confirm_runs: int,
+    rules: Gate,
+) -> tuple[Sequence[ReportedCell], Comparison]:
+    """Make all further runs that the gate asks for; return the cells with them, and the comparison.
+
+    Args:
+        head: the cells of a report, without further runs.
+        base: the baseline.
+        again: makes one more run of a cell.
+        on_main: makes one of main's code; None where it can't be run.
+        confirm_runs: how many runs name a candidate.
+        rules: those that the head is judged by.
+    """
+    head = list(head)
+    main_now = MainNow(name="main") if on_main is not None else None
+    while step := next_runs(head, base, confirm_runs, rules, main_now=main_now):
+        for index, cell in enumerate(head):
+            made, more = len(cell.repeats), step.runs.get(cell.key, 0)
+            pairs = dict(cell.main_now)
+            if step.on_main and on_main is not None:
+                pairs |= {number: on_main(index) for number in range(made, made + more)}
+            repeats = (*cell.repeats, *(again(index) for _ in range(more)))
+            head[index] = replace(cell, repeats=repeats, main_now=pairs)
+    compared = compare(head, base, confirm_runs=confirm_runs, rules=rules, main_now=main_now)
+    return head, compared
+
+
+def is_red(comparison: Comparison, rules: Gate) -> bool:
+    """Return True if something got worse, by more than the gate allows."""
+    named = {cell.case for cell in comparison.select("regressed")} - {
+        case for case, *_ in comparison.waived
+    }
+    return bool(comparison.worse_variants()) or len(named) > rules.max_regressions
+
+
+# Pull requests drawn at random.
+
+
+class PlannedCell(NamedTuple):
+    """One case on one variant, and how often it runs."""
+
+    case: Case
+    variant: Variant
+    runs: int
+
+    @property
+    def key(self) -> CellKey:
+        return self.case.id, self.variant.provider, self.variant.prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What pull requests that were drawn at random came to. Shares are fractions in [0, 1].
+
+    Args:
+        pull_requests: how many were drawn for each of the figures below.
+        drop: the smallest fall of the pass rate of one variant, in whole hundredths, that is red in
+            `POWER` of them; None if not even a fall to nothing is.
+        dead_case: the share that is red where one case dies on that variant; None if no case of it
+            passes in most runs.
+        unchanged: the share that is red where nothing changed.
+        further_calls: the mean number of calls beyond the plan, main's included, where nothing
+            changed.
+    """
+
+    pull_requests: int
+    drop: float | None
+    dead_case: float | None
+    unchanged: float
+    further_calls: float
+
+
+def simulate(
+    cells: Sequence[PlannedCell],
+    history: Baseline | None,
+    *,
+    confirm_runs: int,
+    rules: Gate,
+    likely_drop: float | None = None,
+) -> Simulated:
+    """Draw pull requests of a suite, all from the same seeds, and judge them.
+
+    The change falls, or kills a case, on the variant with the fewest cases. Main's code runs beside
+    it, as it is when its reports were made.
+
+    Args:
+        cells: the suite.
+        history: its reports, which are the baseline of every pull request. The true rate of a cell
+            is drawn from what they leave open: a beta distribution, its passes and failures added
+            to those that are assumed. None draws the reports, too.
+        confirm_runs: how many runs name a candidate.
+        rules: those that the head is judged by.
+        likely_drop: where to look for the drop first.
+    """
+    number = MAX_SIMULATED_CELLS // len(cells)
+    number = max(MIN_SIMULATED, min(MAX_SIMULATED, number))
+    drawn = [_Drawn.of(cells, history, seed) for seed in range(number)]
+    least = _smallest_variant(cells)
+
+    def seen(points: int) -> bool:
+        """Return True if a fall by so many hundredths is red often enough."""
+        may_miss = number - round(POWER * number)
+        for each in drawn:
+            may_miss -= not each.judge(each.fallen(least, points / 100), confirm_runs, rules).red
+            if may_miss < 0:
+                return False
+        return True
+
+    unchanged = [each.judge(each.rates, confirm_runs, rules) for each in drawn]
+    with_dead = [(each, each.with_dead_case(least)) for each in drawn]
+    dead = [
+        each.judge(rates, confirm_runs, rules).red for each, rates in with_dead if rates is not None
+    ]
+    first = 10
+    if likely_drop is not None:
+        first = ceil(100 * likely_drop) + 1  # the formula is a little too hopeful
+    points = _smallest(seen, first)
+    return Simulated(
+        pull_requests=number,
+        drop=None if points is None else points / 100,
+        dead_case=fmean(dead) if dead else None,
+        unchanged=fmean(each.red for each in unchanged),
+        further_calls=fmean(each.further_calls for each in unchanged),
+    )
+
+
+def _smallest(seen: Callable[[int], bool], first: int) -> int | None:
+    """Return the smallest number from 1 to 100 that is seen, going step by step from `first`."""
+    number = min(100, max(1, first))
+    if seen(number):
+        while number > 1 and seen(number - 1):
+            number -= 1
+        return number
+    while number < 100:
+        number += 1
+        if seen(number):
+            return number
+    return None
+
+
+def _smallest_variant(cells: Sequence[PlannedCell]) -> frozenset[int]:
+    """Return the indices of the cells of the variant with the fewest."""
+    groups: dict[Variant, list[int]] = {}
+    for index, cell in enumerate(cells):
+        groups.setdefault(cell.variant, []).append(index)
+    smallest = min(groups.values(), key=len)
+    return frozenset(smallest)
+
+
+class _Judged(NamedTuple):
+    red: bool
+    further_calls: int
+
+
+class _Drawn(NamedTuple):
+    """One pull request: the true rates of main's cells, and its baseline.
+
+    Its planned runs are drawn from the same numbers whatever it changes, so that a larger fall is
+    hardly ever seen less.
+    """
+
+    cells: Sequence[PlannedCell]
+    base: Baseline
+    rates: Sequence[float]
+    seed: int
+
+    @classmethod
+    def of(cls, cells: Sequence[PlannedCell], history: Baseline | None, seed: int) -> "_Drawn":
+        rng = random.Random(f"main {seed}")  # noqa: S311 - no secret
+        known: Mapping[CellKey, BaseCell] = history.cells if history is not None else {}
+        rates = []
+        for cell in cells:
+            passed = failed = 0
+            if cell.key in known:
+                tally = known[cell.key].history.tally
+                passed, failed = tally.passed, tally.graded - tally.passed
+            rates.append(rng.betavariate(ASSUMED_PASSES + passed, ASSUMED_FAILURES + failed))
+        if history is None:
+            base = _drawn_base(cells, rates, rng)
+        else:
+            # Runs are drawn as passed or failed, so no scores can be compared.
+            kept = {
+                cell.key: BaseCell(cell.key[0], _without_scores(known[cell.key].history))
+                for cell in cells
+                if cell.key in known
+            }
+            base = replace(history, cells=kept)
+        return cls(cells, base, rates, seed)
+
+    def fallen(self, chosen: frozenset[int], by: float) -> Sequence[float]:
+        """Return the rates, with those of some cells lowered in proportion, their mean by `by`."""
+        left = max(0.0, 1 - by / fmean(self.rates[index] for index in chosen))
+        return [rate * left if index in chosen else rate for index, rate in enumerate(self.rates)]
+
+    def with_dead_case(self, chosen: frozenset[int]) -> Sequence[float] | None:
+        """Return the rates with one of some cells at 0 that mostly passed; None if none did."""
+        alive = [index for index in sorted(chosen) if self.rates[index] > 0.5]
+        if not alive:
+            return None
+        rates = list(self.rates)
+        rng = random.Random(f"dead {self.seed}")  # noqa: S311 - no secret
+        rates[rng.choice(alive)] = 0.0
+        return rates
+
+    def judge(self, rates: Sequence[float], confirm_runs: int, rules: Gate) -> _Judged:
+        """Return the verdict on a change that leads to these rates."""
+        rng = random.Random(f"change {self.seed}")  # noqa: S311 - no secret
+        head = []
+        for number, (cell, rate) in enumerate(zip(self.cells, rates, strict=True)):
+            passed = sum(rng.random() < rate for _ in range(cell.runs))
+            head.append(_reported(number, cell.case, cell.variant, Tally(passed, cell.runs)))
+        cells, compared = run_to_the_end(
+            head,
+            self.base,
+            lambda index: Outcome(rng.random() < rates[index]),
+            lambda index: Outcome(rng.random() < self.rates[index]),
+            confirm_runs=confirm_runs,
+            rules=rules,
+        )
+        calls = sum(len(cell.repeats) + len(cell.main_now) for cell in cells)
+        return _Judged(is_red(compared, rules), calls)
+
+
+def _drawn_base(
+    cells: Sequence[PlannedCell], rates: Sequence[float], rng: random.Random
+) -> Baseline:
+    """Draw as many reports as are kept, or as it takes to know each cell well."""
+    most = max(KEPT_REPORTS, ceil(POOLED_RUNS / min(cell.runs for cell in cells)))
+    refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(most))
+    known = {}
+    for cell, rate in zip(cells, rates, strict=True):
+        evidence = [
+            Evidence(ref.id, sum(rng.random() < rate for _ in range(cell.runs)), cell.runs)
+            for ref in refs
+        ]
+        known[cell.key] = BaseCell(cell.key[0], History(tuple(evidence)))
+    return Baseline(suite="", reports=refs, cells=known)
+
+
+def _without_scores(history: History) -> History:
+    evidence = tuple(each._replace(scores=None) for each in history.evidence)
+    return replace(history, evidence=evidence)
+
+
+def _reported(number: int, case: Case, variant: Variant, planned: Tally) -> ReportedCell:
+    counts = Counts(planned.passed, planned.graded - planned.passed, 0, planned.graded)
+    return ReportedCell(number, case, variant, counts, case.id, planned)
+
+
+# Reports that were left.
+
+
+class Replayed(NamedTuple):
+    """Each report compared with those before it.
+
+    Args:
+        reports: how many there are.
+        red: how many of them would have been red, of all but the first.
+    """
+
+    reports: int
+    red: int
+
+
+def replay(history: Baseline, rules: Gate) -> Replayed | None:
+    """Judge each report of a history by those before it, as if a pull request had left it.
+
+    Only its recorded runs count, for no further ones can be made. None if there are fewer than two
+    reports.
+    """
+    verdicts = [is_red(each, rules) for each in _comparisons(history, rules)]
+    if not verdicts:
+        return None
+    return Replayed(len(verdicts) + 1, sum(verdicts))
+
+
+def _comparisons(history: Baseline, rules: Gate) -> Iterator[Comparison]:
+    reports = [ref for ref in history.reports if _cells_of(history, ref)]
+    for age, report in enumerate(reports[:-1]):
+        older = reports[age + 1 :]
+        ids = {ref.id for ref in older}
+        base = {}
+        for key, cell in history.cells.items():
+            evidence = tuple(each for each in cell.history.evidence if each.report in ids)
+            if evidence:
+                base[key] = BaseCell(key[0], replace(cell.history, evidence=evidence))
+        yield compare(
+            _cells_of(history, report),
+            replace(history, reports=tuple(older), cells=base),
+            confirm_runs=0,
+            rules=rules,
+        )
+
+
+def _cells_of(history: Baseline, report: ReportRef) -> Sequence[ReportedCell]:
+    """Return the cells that have runs in one report; none of an outage."""
+    found: list[ReportedCell] = []
+    for key, cell in history.cells.items():
+        for each in cell.history.evidence:
+            if each.report == report.id and each.graded and each.report not in cell.history.lost:
+                reported = _reported(len(found), Case(id=key[0]), Variant(*key[1:]), each.tally)
+                is_scored = each.scores is not None
+                found.append(replace(reported, scores=each.score_sums, is_scored=is_scored))
+    return found
