@@ -29,7 +29,7 @@ from ci_evals.stats.thresholds import (
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "pictures"
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#7a3e9d")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#7a3e9d", "#8a6d00")
 IN_THE_DARK = {
     "#fff": "#1e2129",
     "#333": "#dcdfe4",
@@ -40,6 +40,7 @@ IN_THE_DARK = {
     "#d55e00": "#ff8b3d",
     "#009e73": "#2fc79a",
     "#7a3e9d": "#c49be0",
+    "#8a6d00": "#e0be4f",
 }
 """What each colour becomes where the reader prefers dark pages."""
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 380, 64, 48, 120, 56
@@ -118,7 +119,7 @@ def write_pictures(folder: Path) -> None:
     draw_common_luck(folder / "common-luck.svg")
     draw_drift(folder / "drift.svg")
     draw_rules(
-        folder / "three-rules.svg", read_rules((DOCS / "statistics.md").read_text(encoding="utf-8"))
+        folder / "rules.svg", read_rules((DOCS / "statistics.md").read_text(encoding="utf-8"))
     )
 
 
@@ -142,28 +143,29 @@ def read_rules(page: str) -> dict[str, list[float]]:
 def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
     """Write bars side by side: how often each rule is wrong in each situation."""
     title = "How often a pull request gets the wrong colour"
-    wide, high, group, left, foot = 860, 330, 210, 20, 262
+    wide, high, group, left, foot = 980, 380, 240, 20, 312
     parts = open_picture(wide, high, title, left)
-    for number, (color, name) in enumerate(zip(COLORS, rules, strict=False)):
-        x = left + (0, 105, 450)[number]
-        parts.append(f'<rect x="{x}" y="42" width="12" height="12" fill="{color}"/>')
-        parts.append(f'<text x="{x + 18}" y="53">{name}</text>')
+    for number, (color, name) in enumerate(zip(COLORS, rules, strict=True)):
+        x, y = left + 400 * (number % 2), 42 + 20 * (number // 2)
+        parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="{color}"/>')
+        parts.append(f'<text x="{x + 18}" y="{y + 11}">{name}</text>')
     parts.append(f'<path d="M{left} {foot}H{wide - left}" stroke="#999"/>')
     for place, lines in enumerate(SITUATIONS):
         start = left + place * group
-        for number, (color, shares) in enumerate(zip(COLORS, rules.values(), strict=False)):
-            tall, x = shares[place] * 1.6, start + 18 + number * 54
+        for number, (color, shares) in enumerate(zip(COLORS, rules.values(), strict=True)):
+            tall, x = shares[place] * 1.6, start + 8 + number * 44
             parts.append(
-                f'<rect x="{x}" y="{foot - tall:.1f}" width="46" height="{tall:.1f}" '
+                f'<rect x="{x}" y="{foot - tall:.1f}" width="38" height="{tall:.1f}" '
                 f'fill="{color}"/>'
             )
-            y = foot - tall - 6
+            above = foot - tall - 6
             parts.append(
-                f'<text x="{x + 23}" y="{y:.1f}" text-anchor="middle">{shares[place]:g} %</text>'
+                f'<text x="{x + 19}" y="{above:.1f}" font-size="12" text-anchor="middle">'
+                f"{shares[place]:g} %</text>"
             )
         for row, line in enumerate(lines):
             parts.append(
-                f'<text x="{start + 95}" y="{foot + 22 + 18 * row}" '
+                f'<text x="{start + 115}" y="{foot + 22 + 18 * row}" '
                 f'text-anchor="middle">{line}</text>'
             )
     save(path, parts)
@@ -495,7 +497,7 @@ def grid(scale: Scale, axes: tuple[str, str]) -> Iterator[str]:
 def curves(scale: Scale, lines: Mapping[str, Line]) -> Iterator[str]:
     """Each with its name at its end, and no name upon another."""
     labels: list[float] = []
-    for color, (name, line) in zip(COLORS, lines.items(), strict=True):
+    for color, (name, line) in zip(COLORS, lines.items(), strict=False):
         inside = [scale.at(x, y) for x, y in line if y <= scale.ends[1]]
         path_data = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in inside)
         yield f'<path d="{path_data}" fill="none" stroke="{color}" stroke-width="2.5"/>'

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ci_evals.gate.baseline import (
     BaseCell,
@@ -26,17 +26,22 @@ from ci_evals.gate.outages import find_lost_reports, worst_round
 from ci_evals.gate.rehearsal import run_to_the_end
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Counts
+from ci_evals.model.report import Counts, Tally
 from ci_evals.model.report import Outcome as Run
 from ci_evals.model.rules import Gate
 from ci_evals.stats.thresholds import ALPHA, CONFIRM_RUNS, SUSPECT_RUNS
 
 STANDARD = NormalDist()
 MOST_REPEATS = SUSPECT_RUNS + CONFIRM_RUNS
-PLAIN_BAR = 0.85
 TRULY_WORSE = 0.1
 """A case counts as broken if its rate fell by more than this."""
 Rates = Sequence[float]
+
+
+class Distribution(Protocol):
+    """Where the true pass rates of cases come from."""
+
+    def draw(self, rng: random.Random) -> float: ...
 
 
 class Beta(NamedTuple):
@@ -93,7 +98,7 @@ class Suite(NamedTuple):
     With `scores`, the rates of cases that have some are their mean scores.
     """
 
-    rates: Beta | Alike | UpperHalf = USUAL
+    rates: Distribution = USUAL
     cases: int = 40
     runs: int = 3
     reports: int = 10
@@ -206,9 +211,8 @@ class Outcome(NamedTuple):
         fallen: a variant is called worse.
         withdrawn: runs were set aside as an outage.
         calls: how many runs were made.
-        below_bar: what a plain rule says: fewer than `PLAIN_BAR` of the planned runs passed.
-        flipped: what another one says: most runs of some case passed in the newest base report, and
-            most failed here.
+        before: the runs of each cell in the newest base report.
+        here: its planned runs.
         waived: the named cases that don't make it red, as their variants are better as a whole.
     """
 
@@ -217,8 +221,8 @@ class Outcome(NamedTuple):
     fallen: bool
     withdrawn: bool
     calls: int
-    below_bar: bool = False
-    flipped: bool = False
+    before: Sequence[Tally] = ()
+    here: Sequence[Tally] = ()
     waived: frozenset[int] = frozenset()
 
     @property
@@ -235,12 +239,24 @@ def moved(rates: Rates, by: float) -> Rates:
     return [rate + (1 - rate) * by / (1 - mean) for rate in rates] if by else rates
 
 
-def breaks(share: float, *, times: float = 0.0, variants: int = 1, on: int = 1) -> Change:
-    """Break this share of the cases: their rate is multiplied on the first `on` of all variants."""
+def breaks(
+    share: float, *, times: float = 0.0, variants: int = 1, on: int = 1, alive: bool = False
+) -> Change:
+    """Break this share of the cases: their rate is multiplied on the first `on` of all variants.
+
+    Args:
+        share: of the cases.
+        times: what their rates are multiplied by.
+        variants: of the suite.
+        on: so many of them.
+        alive: only cases break that mostly pass, on the first variant.
+    """
 
     def change(rates: Rates, rng: random.Random) -> tuple[Rates, frozenset[int]]:
-        cases = len(rates) // variants
-        broken = rng.sample(range(cases), round(share * cases))
+        cases = range(len(rates) // variants)
+        number = round(share * len(cases))
+        may_break = [case for case in cases if not alive or rates[case * variants] > 0.5]
+        broken = rng.sample(may_break, min(number, len(may_break)))
         chosen = frozenset(case * variants + variant for case in broken for variant in range(on))
         return [
             rate * times if number in chosen else rate for number, rate in enumerate(rates)
@@ -305,45 +321,45 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
     for seed in range(number):
         rng = random.Random(f"{suite} {seed}")
         first = [suite.rates.draw(rng) for _ in keys(suite)]
-        base = base_of(suite, story, first, rng)
-        now, broken = story.past(first, 0), frozenset[int]()
-        if story.vendor:
-            now, _ = story.vendor(now, rng)
-        main = now
-        if story.change:
-            now, broken = story.change(now, rng)
-        now = story.luck.move(now, rng)
-        planned = Draws(story.luck, len(now), suite.runs, rng)
-        outages = [out_in(story, run) for run in range(suite.runs)]
-        rounds = [
-            {
-                run + 1: made_unless_out(suite.grade(cell, rate, planned.draw(cell, run)), rng, out)
-                for run, out in enumerate(outages)
-            }
-            for cell, rate in enumerate(now)
+        yield pull_request(suite, story, first, rng)
+
+
+def pull_request(suite: Suite, story: Story, first: Rates, rng: random.Random) -> Outcome:
+    """Return the outcome of a pull request on a base branch that began with these rates."""
+    base = base_of(suite, story, first, rng)
+    now, broken = story.past(first, 0), frozenset[int]()
+    if story.vendor:
+        now, _ = story.vendor(now, rng)
+    main = now
+    if story.change:
+        now, broken = story.change(now, rng)
+    now = story.luck.move(now, rng)
+    planned = Draws(story.luck, len(now), suite.runs, rng)
+    outages = [out_in(story, run) for run in range(suite.runs)]
+    rounds = [
+        {
+            run + 1: made_unless_out(suite.grade(cell, rate, planned.draw(cell, run)), rng, out)
+            for run, out in enumerate(outages)
+        }
+        for cell, rate in enumerate(now)
+    ]
+    further = Draws(story.luck, len(now), MOST_REPEATS, rng)
+    repeats = [
+        [suite.grade(cell, rate, further.draw(cell, run)) for run in range(MOST_REPEATS)]
+        for cell, rate in enumerate(now)
+    ]
+    # Last, so that pull requests are the same where main does not run.
+    of_main = None
+    if story.main_runs:
+        of_main = [
+            [suite.grade(cell, rate, rng.random()) for _ in range(MOST_REPEATS)]
+            for cell, rate in enumerate(main)
         ]
-        further = Draws(story.luck, len(now), MOST_REPEATS, rng)
-        repeats = [
-            [suite.grade(cell, rate, further.draw(cell, run)) for run in range(MOST_REPEATS)]
-            for cell, rate in enumerate(now)
-        ]
-        # Last, so that pull requests are the same where main does not run.
-        of_main = None
-        if story.main_runs:
-            of_main = [
-                [suite.grade(cell, rate, rng.random()) for _ in range(MOST_REPEATS)]
-                for cell, rate in enumerate(main)
-            ]
-        before = [cell.history.evidence[0] for cell in base.cells.values()]
-        passed = [sum(run.passed for run in each.values()) for each in rounds]
-        yield outcome(suite, base, rounds, repeats, of_main, story.rules)._replace(
-            broken=frozenset(cell // suite.variants for cell in broken),
-            below_bar=sum(passed) < PLAIN_BAR * suite.runs * len(rounds),
-            flipped=any(
-                2 * then.passed > then.graded and 2 * now < suite.runs
-                for then, now in zip(before, passed, strict=True)
-            ),
-        )
+    return outcome(suite, base, rounds, repeats, of_main, story.rules)._replace(
+        broken=frozenset(cell // suite.variants for cell in broken),
+        before=[cell.history.evidence[0].tally for cell in base.cells.values()],
+        here=[tally_of(each.values()) for each in rounds],
+    )
 
 
 def is_scored(runs: Iterable[Run]) -> bool:

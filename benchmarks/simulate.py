@@ -4,12 +4,15 @@ Every figure follows from a seed: the same code prints the same tables.
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from math import sqrt
+from statistics import fmean
+from typing import NamedTuple
 
 from benchmarks.pull_requests import (
-    PLAIN_BAR,
+    MOST_REPEATS,
     QUIET,
     SPLIT,
     USUAL,
@@ -18,7 +21,7 @@ from benchmarks.pull_requests import (
     Change,
     Frequencies,
     Luck,
-    Outcome,
+    Rates,
     Scores,
     Story,
     Suite,
@@ -28,14 +31,22 @@ from benchmarks.pull_requests import (
     falls,
     fell,
     frequencies,
+    keys,
+    outcome,
     pull_requests,
     redraws,
     rises,
     run_again,
     slides,
 )
+from benchmarks.rivals import RIVALS, Rule
 from ci_evals.format import number_of
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, ReportRef, tally_of
+from ci_evals.gate.outages import find_lost_reports
+from ci_evals.model.report import Outcome as Run
 from ci_evals.model.rules import Gate
+from ci_evals.stats.rates import pass_rate
+from ci_evals.stats.thresholds import ALPHA
 
 BETA, ICC = Suite(USUAL), Suite(SPLIT)
 Rows = Mapping[str, tuple[Suite, Story]]
@@ -266,14 +277,14 @@ TABLES: Mapping[str, Rows] = {
     "several variants": several_variants(),
 }
 
-RULES: Mapping[str, Callable[[Outcome], bool]] = {
-    "ci-evals": lambda seen: seen.red,
-    f"threshold: fewer than {PLAIN_BAR:.0%} of the runs passed".replace("%", " %"): lambda seen: (
-        seen.below_bar
-    ),
-    "any flip: a case passed on main and fails here": lambda seen: seen.flipped,
+RULES: Mapping[str, Rule] = {"ci-evals": lambda seen: seen.red, **RIVALS}
+FOR_RULES: Mapping[str, Change | None] = {
+    "nothing changed": None,
+    "one of 40 dies": breaks(1 / 40, alive=True),
+    "10 % fall to a fifth": breaks(0.1, times=0.2, alive=True),
+    "all fall by 10 points": falls(0.1),
 }
-BROKEN_FOR_RULES = ("one of 40 dies", "10 % fall to a fifth", "all fall by 10 points")
+"""The pull requests that all rules judge, with rates from beta(.6, .1); main's code runs, too."""
 
 
 SEEN_OFTEN = 4
@@ -330,35 +341,39 @@ def table(title: str, number: int, processes: Executor) -> Iterator[str]:
         yield f"| {name} | {' | '.join(figures)} |"
 
 
-def quiet_and_broken(number: int) -> tuple[list[Outcome], list[list[Outcome]]]:
-    """Return pull requests that change nothing, and those of each of `BROKEN_FOR_RULES`.
+class Column(NamedTuple):
+    """What pull requests came to by each rule: shares in [0, 1], and the mean number of calls."""
 
-    Main's code runs, too.
-    """
-    made = []
-    for suite, story in (
-        NOTHING_CHANGED["beta(8, 1)"],
-        *(BROKEN[name] for name in BROKEN_FOR_RULES),
-    ):
-        made.append(list(pull_requests(suite, story._replace(main_runs=True), number=number)))
-    quiet, *broken = made
-    return quiet, broken
+    red: Mapping[str, float]
+    named: float
+    calls: float
 
 
-def rules(quiet: Sequence[Outcome], broken: Sequence[Sequence[Outcome]]) -> Iterator[str]:
-    """Yield the table of docs/statistics.md that compares the gate with plain rules.
+def column(change: str, number: int) -> Column:
+    """Judge so many pull requests of `FOR_RULES` by all rules."""
+    story = Story(main_runs=True, change=FOR_RULES[change])
+    seen = list(pull_requests(Suite(Beta(0.6, 0.1)), story, number=number))
+    return Column(
+        red={name: fmean(map(is_red, seen)) for name, is_red in RULES.items()},
+        named=fmean(bool(each.named) for each in seen),
+        calls=fmean(each.calls for each in seen),
+    )
 
-    Args:
-        quiet: pull requests that change nothing.
-        broken: those of each of `BROKEN_FOR_RULES`.
-    """
-    titles = ["rule", "red, nothing changed"]
-    titles += [f"missed, {name}" for name in BROKEN_FOR_RULES]
+
+def columns(number: int, processes: Executor) -> Mapping[str, Column]:
+    """Judge so many pull requests of each change of `FOR_RULES`."""
+    judged = {name: processes.submit(column, name, number) for name in FOR_RULES}
+    return {name: each.result() for name, each in judged.items()}
+
+
+def rules(columns: Mapping[str, Column]) -> Iterator[str]:
+    """Yield the table of docs/statistics.md that compares the gate with simpler rules."""
+    quiet, *broken = columns.items()
+    titles = ["rule", f"red, {quiet[0]}"] + [f"missed, {name}" for name, _ in broken]
     yield f"| {' | '.join(titles)} |"
     yield "|---" * len(titles) + "|"
-    for name, is_red in RULES.items():
-        shares = [sum(map(is_red, quiet)) / len(quiet)]
-        shares += [1 - sum(map(is_red, each)) / len(each) for each in broken]
+    for name in RULES:
+        shares = [quiet[1].red[name]] + [1 - each.red[name] for _, each in broken]
         figures = [f"{100 * share:.1f} %" for share in shares]
         yield f"| {name} | {' | '.join(figures)} |"
 
@@ -376,6 +391,64 @@ def running_again(number: int) -> Iterator[str]:
     yield f"| red at first, green when run again | {100 * turned:.1f} % |"
 
 
+LOOKS, BAR = (3, 6, 10), 0.85
+"""The looks of `runs: 3` and `max_runs: 10`, and a bar at which many of these suites are open."""
+
+
+def adaptive_rounds(rates: Rates, rng: random.Random) -> list[dict[int, Run]]:
+    """Draw the planned runs of a report that goes on while its verdict on `BAR` is open."""
+    rounds: list[dict[int, Run]] = [{} for _ in rates]
+    for look in LOOKS:
+        for runs, rate in zip(rounds, rates, strict=True):
+            for number in range(len(runs) + 1, look + 1):
+                runs[number] = Run(rng.random() < rate)
+        estimate = pass_rate([tally_of(runs.values()) for runs in rounds])
+        assert estimate is not None
+        bounds = estimate.bounds(1 - ALPHA / len(LOOKS))
+        if bounds.upper < BAR or bounds.lower >= BAR:
+            break
+    return rounds
+
+
+def adaptive(number: int, *, main_runs: bool) -> float:
+    """Return the share of pull requests that are red although nothing changed, where all reports
+    have as many runs as their verdicts took.
+    """
+    suite = Suite(Beta(0.6, 0.1))
+    red = 0
+    for seed in range(number):
+        rng = random.Random(f"adaptive {seed}")
+        rates = [suite.rates.draw(rng) for _ in range(suite.cases)]
+        refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(suite.reports))
+        reports = [adaptive_rounds(rates, rng) for _ in refs]
+        cells = {}
+        for cell, key in enumerate(keys(suite)):
+            evidence = [
+                Evidence(ref.id, *tally_of(report[cell].values()))
+                for ref, report in zip(refs, reports, strict=True)
+            ]
+            cells[key] = BaseCell(key[0], History(tuple(evidence)))
+        base = find_lost_reports(Baseline(suite="adaptive", reports=refs, cells=cells))
+        head = adaptive_rounds(rates, rng)
+        here, there = (
+            [[Run(rng.random() < rate) for _ in range(MOST_REPEATS)] for rate in rates]
+            for _ in range(2)
+        )
+        red += outcome(suite, base, head, here, there if main_runs else None).red
+    return red / number
+
+
+def adaptive_table(number: int) -> Iterator[str]:
+    yield from (
+        "",
+        "| nothing changed, `max_runs: 10` on both sides, a bar of 85 % | red |",
+        "|---|---|",
+    )
+    for name, main_runs in (("main's code runs, too", True), ("its reports decide", False)):
+        share = adaptive(number, main_runs=main_runs)
+        yield f"| {name} | {with_error(100 * share, number)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -389,7 +462,8 @@ def main() -> None:
         for title in TABLES:
             for line in table(title, number, processes):
                 print(line, flush=True)
-    for line in ("", *rules(*quiet_and_broken(number)), *running_again(number)):
+        judged = columns(number, processes)
+    for line in ("", *rules(judged), *running_again(number), *adaptive_table(4 * number)):
         print(line, flush=True)
 
 
