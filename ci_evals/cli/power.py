@@ -14,6 +14,7 @@ from ci_evals.gate.rehearsal import PlannedCell, replay, simulate
 from ci_evals.model.rules import Gate
 from ci_evals.reports.read import read_baseline
 from ci_evals.reports.tools import PowerFormat, render_power
+from ci_evals.stats.thresholds import FURTHER_ROUNDS
 from ci_evals.suite.overrides import Overrides
 
 
@@ -70,7 +71,14 @@ def power(
     runs_of_cases = Counter(case.runs or suite.runs for case in suite.cases)
     [(most_common_runs, _)] = runs_of_cases.most_common(1)
     cases = list(Counter(cell.variant for cell in cells).values())
-    found = power_of(suite.name, cases, most_common_runs, baseline, source)
+    found = power_of(
+        suite.name,
+        cases,
+        most_common_runs,
+        baseline,
+        source,
+        further_rounds=FURTHER_ROUNDS if suite.confirm_runs else 0,
+    )
     rules = suite.gate or Gate()
     simulated = simulate(
         cells,

@@ -142,6 +142,8 @@ def power_of(
     runs: int,
     history: Baseline | None,
     known_from: str | None = None,
+    *,
+    further_rounds: int = FURTHER_ROUNDS,
 ) -> Power:
     """Work out what a suite detects on the variant with the fewest cases.
 
@@ -151,6 +153,7 @@ def power_of(
         runs: how often each case runs.
         history: reports of the same suite that show how its answers vary; None takes the usual.
         known_from: what `history` was read from.
+        further_rounds: the rounds that a variant in doubt makes beyond the plan.
     """
     rate, correlation = _behaviour(history)
     if history is None:
@@ -161,7 +164,7 @@ def power_of(
     sizes += [(times, runs) for times in _MORE_CASES]
     found = []
     for times, runs_of_case in dict.fromkeys(sizes):
-        plan = Plan(cases * times, runs_of_case, rate, correlation)
+        plan = Plan(cases * times, runs_of_case, rate, correlation, further_rounds)
         found.append(_detectable(plan, calls=cells * times * runs_of_case))
     return Power(
         suite=suite,

@@ -93,6 +93,7 @@ class Simulated:
 
     Args:
         pull_requests: how many were drawn for each of the figures below.
+        main_runs: main's code runs beside the change, as it does unless nothing runs again.
         drop: the smallest fall of the pass rate of one variant, in whole hundredths, that is red in
             `POWER` of them; None if not even a fall to nothing is.
         dead_case: the share that is red where one case dies on that variant; None if no case of it
@@ -103,6 +104,7 @@ class Simulated:
     """
 
     pull_requests: int
+    main_runs: bool
     drop: float | None
     dead_case: float | None
     unchanged: float
@@ -120,7 +122,7 @@ def simulate(
     """Draw pull requests of a suite, all from the same seeds, and judge them.
 
     The change falls, or kills a case, on the variant with the fewest cases. Main's code runs beside
-    it, as it is when its reports were made.
+    it, and is as good as when its reports were made.
 
     Args:
         cells: the suite.
@@ -156,6 +158,7 @@ def simulate(
     points = _smallest(seen, first)
     return Simulated(
         pull_requests=number,
+        main_runs=confirm_runs > 0,
         drop=None if points is None else points / 100,
         dead_case=fmean(dead) if dead else None,
         unchanged=fmean(each.red for each in unchanged),

@@ -63,7 +63,8 @@ def _seen_sentence(power: Power, simulated: Simulated) -> str:
     four of five pull requests; about 24 further calls where nothing changed`.
     """
     size = f"{number_of(power.now.cases, 'case')} × {number_of(power.now.runs, 'run')}"
-    dead = simulated.dead_case
+    # Of a single case, this says the same as the fall.
+    dead = simulated.dead_case if power.now.cases > 1 else None
     one_case = f"one case of {power.now.cases:,} that dies"
     share = "four of five pull requests"
     if simulated.drop is None:
@@ -117,9 +118,10 @@ def _basis(power: Power, simulated: Simulated) -> str:
     if power.now.calls != power.now.cases * power.now.runs * power.variants:
         fewest = " Variants differ in their cases: this is for the one with the fewest."
     drawn = number_of(simulated.pull_requests, "pull request")
+    beside = ", with main's code beside the change" if simulated.main_runs else ""
     return (
-        f"The first sentence is what the gate said of {drawn} drawn at random, with main's code"
-        f" beside the change; where nothing changed, {percent(simulated.unchanged)} were red."
+        f"The first sentence is what the gate said of {drawn} drawn at random{beside}; where"
+        f" nothing changed, {percent(simulated.unchanged)} were red."
         " The table is by a formula: about how far the pass rate of a variant must fall, or be"
         " below its bar, to be seen with a chance of 80 %. Both are for a mean pass rate of"
         f" {rate}, and {between_cases} of the variance between cases, {source}.{fewest}"

@@ -87,6 +87,18 @@ async def test_it_tells_what_the_gate_says_of_pull_requests_of_such_a_suite(tmp_
     assert f"; about {calls} further calls where nothing changed." in first
 
 
+async def test_where_nothing_runs_again_less_is_seen(tmp_path: Path) -> None:
+    drops = []
+    for confirm_runs in (10, 0):
+        write_suite(tmp_path, cases_of(f"case {n}" for n in range(20)), confirm_runs=confirm_runs)
+        found = json.loads((await ci_evals(tmp_path, "power", "--format", "json")).out)
+        drops.append((found["simulated"]["drop"], found["sizes"][0]["pooled"]))
+        assert found["simulated"]["main_runs"] is (confirm_runs > 0)
+    assert found["simulated"]["further_calls"] == 0
+    assert drops[0] < drops[1]
+    assert drops[0][1] < drops[1][1]
+
+
 async def test_with_history_the_rates_are_those_that_it_leaves_open(tmp_path: Path) -> None:
     names = [f"case {number}" for number in range(20)]
     suite = write_suite(tmp_path, cases_of(names), name="capitals", providers=AGENT)

@@ -9,7 +9,7 @@ from ci_evals.reports.tools import render_power
 
 USUAL = power_of("capitals|*", [40], 3, None)
 SIMULATED = Simulated(
-    pull_requests=100, drop=0.07, dead_case=0.97, unchanged=0.01, further_calls=24.4
+    pull_requests=100, main_runs=True, drop=0.07, dead_case=0.97, unchanged=0.01, further_calls=24.4
 )
 
 
@@ -63,11 +63,24 @@ def test_reports_are_replayed_in_one_sentence() -> None:
 
 
 def test_what_no_size_detects_is_a_dash() -> None:
-    tiny = power_of("s", [1], 1, None)
+    tiny = power_of("s", [2], 1, None, further_rounds=0)
     nothing = Simulated(
-        pull_requests=100, drop=None, dead_case=0.2, unchanged=0.0, further_calls=0.0
+        pull_requests=100,
+        main_runs=False,
+        drop=None,
+        dead_case=0.2,
+        unchanged=0.0,
+        further_calls=0.0,
     )
     text = render_power(tiny, nothing, None, "text")
-    assert "1 case × 1 run: too few to detect that all cases fall, by however much; one" in text
+    assert "2 cases × 1 run: too few to detect that all cases fall, by however much; one" in text
     assert "that dies is red in 20 % of pull requests; about 0 further calls" in text
     assert "  -  " in text
+    assert "pull requests drawn at random; where nothing changed" in text
+
+
+def test_a_single_case_has_one_figure() -> None:
+    single = power_of("s", [1], 3, None)
+    first = render_power(single, SIMULATED, None, "text").splitlines()[0]
+    assert "1 case × 3 runs: detects a fall of all cases by 7 points in four of five" in first
+    assert "that dies" not in first
