@@ -7,7 +7,7 @@ import click
 
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
-from ci_evals.errors import StorageError
+from ci_evals.errors import StorageError, UsageError
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.power import power_of
 from ci_evals.gate.rehearsal import PlannedCell, replay, simulate
@@ -63,12 +63,14 @@ def power(
         PlannedCell(case, variant, case.runs or suite.runs)
         for case in suite.cases
         for variant in suite.columns
-        if case.runs_on(variant)
+        if case.runs_on(variant) and case.quarantine is None
     ]
+    if not cells:
+        raise UsageError("all cases are in quarantine: there is nothing that could be red")
     source = ", ".join(path.as_posix() for path in history)
     if baseline is not None and not any(cell.key in baseline.cells for cell in cells):
         raise StorageError(f"{source} has none of the cases and providers of this suite")
-    runs_of_cases = Counter(case.runs or suite.runs for case in suite.cases)
+    runs_of_cases = Counter(cell.runs for cell in cells)
     [(most_common_runs, _)] = runs_of_cases.most_common(1)
     cases = list(Counter(cell.variant for cell in cells).values())
     found = power_of(
@@ -87,5 +89,5 @@ def power(
         rules=rules,
         likely_drop=found.now.pooled,
     )
-    replayed = replay(baseline, rules) if baseline is not None else None
+    replayed = replay(cells, baseline, rules) if baseline is not None else None
     Console.of_process(output).print(render_power(found, simulated, replayed, output))

@@ -72,7 +72,7 @@ class Evidence(NamedTuple):
         report: the report's id.
         passed: how many passed.
         graded: how many were graded.
-        scores: the sums of their scores; None if no grader gave other than 0 or 1.
+        scores: the sums of their scores; None if a run that passed scored 1, and any other 0.
     """
 
     report: str
@@ -134,8 +134,8 @@ class History:
         return tuple(sums)
 
     @property
-    def is_scored(self) -> bool:
-        """Return True if a grader gave other than 0 or 1."""
+    def has_scores(self) -> bool:
+        """Return True if its scores say more than its passes."""
         return any(each.scores is not None for each in self.pooled)
 
     @property
@@ -479,7 +479,7 @@ class Baseline:
         """The same ratio of the scores of each variant that has any."""
         known = {}
         for variant, cells in self.by_variant.items():
-            if not any(cell.history.is_scored for cell in cells.values()):
+            if not any(cell.history.has_scores for cell in cells.values()):
                 continue
             reports = self._newest_evidence(list(cells.values()))
             if len(reports) >= OVERDISPERSION_MIN_REPORTS:
@@ -646,8 +646,14 @@ class ReportedCell:
 
     @property
     def scores_to_keep(self) -> ScoreSums | None:
-        """The scores of its planned runs; None if they say no more than what passed."""
-        return self.scores if self.is_scored else None
+        """The sums of the scores of its planned runs; None if passes say the same.
+
+        Two graders that say right or wrong give a run 0.5 if they disagree: that is kept, too.
+        """
+        sums, passed = self.scores, self.planned.passed
+        if sums is None or sums.total == sums.squares == passed:
+            return None
+        return sums
 
     @property
     def again(self) -> Sequence[Outcome | None]:

@@ -163,9 +163,10 @@ def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[
 def scores_of_cells(cells: Sequence[MatchedCell]) -> Sequence[tuple[ScoreSums, ScoreSums]] | None:
     """Return the scores of the planned runs of some cells, and those pooled of the base.
 
-    None if no grader gave other than 0 or 1, or if main's checks have graded some, without scores.
+    None if no grader gave other than 0 or 1 here, or if main's checks have graded some, without
+    scores.
     """
-    if not any(cell.head.is_scored or cell.base.history.is_scored for cell in cells):
+    if not any(cell.head.is_scored for cell in cells):
         return None
     pairs = []
     for cell in cells:

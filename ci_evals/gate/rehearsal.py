@@ -1,10 +1,10 @@
-"""What the gate would say: of pull requests drawn at random, and of reports that were left.
+"""What the gate would say: of pull requests drawn at random, and of reports that there are.
 
 Both are judged by the functions that judge real pull requests.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from statistics import fmean
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, ReportedCell, ReportRef
 from ci_evals.gate.compare import Comparison, compare, next_runs
+from ci_evals.gate.outages import find_lost_reports
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, MainNow, Outcome, Tally
@@ -66,10 +67,12 @@ def run_to_the_end(
 
 def is_red(comparison: Comparison, rules: Gate) -> bool:
     """Return True if something got worse, by more than the gate allows."""
-    named = {cell.case for cell in comparison.select("regressed")} - {
-        case for case, *_ in comparison.waived
-    }
-    return bool(comparison.worse_variants()) or len(named) > rules.max_regressions
+    named = [cell for cell in comparison.select("regressed") if cell.key not in comparison.waived]
+    return (
+        bool(comparison.worse_variants())
+        or any(cell.critical for cell in named)
+        or len({cell.case for cell in named}) > rules.max_regressions
+    )
 
 
 # Pull requests drawn at random.
@@ -139,7 +142,7 @@ def simulate(
     least = _smallest_variant(cells)
 
     def seen(points: int) -> bool:
-        """Return True if a fall by so many hundredths is red often enough."""
+        """Return True if a fall by so many hundredths is red in `POWER` of the pull requests."""
         may_miss = number - round(POWER * number)
         for each in drawn:
             may_miss -= not each.judge(each.fallen(least, points / 100), confirm_runs, rules).red
@@ -155,7 +158,8 @@ def simulate(
     first = 10
     if likely_drop is not None:
         first = ceil(100 * likely_drop) + 1  # the formula is a little too hopeful
-    points = _smallest(seen, first)
+    mean = fmean(each.rates[index] for each in drawn for index in least)
+    points = _smallest(seen, first, most=int(100 * mean))
     return Simulated(
         pull_requests=number,
         main_runs=confirm_runs > 0,
@@ -166,14 +170,14 @@ def simulate(
     )
 
 
-def _smallest(seen: Callable[[int], bool], first: int) -> int | None:
-    """Return the smallest number from 1 to 100 that is seen, going step by step from `first`."""
-    number = min(100, max(1, first))
+def _smallest(seen: Callable[[int], bool], first: int, most: int) -> int | None:
+    """Return the smallest number from 1 to `most` that is seen, going step by step from `first`."""
+    number = max(1, min(first, most))
     if seen(number):
         while number > 1 and seen(number - 1):
             number -= 1
         return number
-    while number < 100:
+    while number < most:
         number += 1
         if seen(number):
             return number
@@ -231,7 +235,8 @@ class _Drawn(NamedTuple):
 
     def fallen(self, chosen: frozenset[int], by: float) -> Sequence[float]:
         """Return the rates, with those of some cells lowered in proportion, their mean by `by`."""
-        left = max(0.0, 1 - by / fmean(self.rates[index] for index in chosen))
+        mean = fmean(self.rates[index] for index in chosen)
+        left = max(0.0, 1 - by / mean) if mean else 1.0
         return [rate * left if index in chosen else rate for index, rate in enumerate(self.rates)]
 
     def with_dead_case(self, chosen: frozenset[int]) -> Sequence[float] | None:
@@ -246,11 +251,12 @@ class _Drawn(NamedTuple):
 
     def judge(self, rates: Sequence[float], confirm_runs: int, rules: Gate) -> _Judged:
         """Return the verdict on a change that leads to these rates."""
+        # First the planned runs, so that these are the same numbers for each change.
         rng = random.Random(f"change {self.seed}")  # noqa: S311 - no secret
         head = []
         for number, (cell, rate) in enumerate(zip(self.cells, rates, strict=True)):
             passed = sum(rng.random() < rate for _ in range(cell.runs))
-            head.append(_reported(number, cell.case, cell.variant, Tally(passed, cell.runs)))
+            head.append(_reported(number, cell, Tally(passed, cell.runs), rules))
         cells, compared = run_to_the_end(
             head,
             self.base,
@@ -284,63 +290,81 @@ def _without_scores(history: History) -> History:
     return replace(history, evidence=evidence)
 
 
-def _reported(number: int, case: Case, variant: Variant, planned: Tally) -> ReportedCell:
+def _reported(number: int, cell: PlannedCell, planned: Tally, rules: Gate) -> ReportedCell:
     counts = Counts(planned.passed, planned.graded - planned.passed, 0, planned.graded)
-    return ReportedCell(number, case, variant, counts, case.id, planned)
+    critical = cell.case.critical or rules.marks_critical(cell.case.tags)
+    reported = ReportedCell(number, cell.case, cell.variant, counts, cell.case.id, planned)
+    return replace(reported, critical=critical)
 
 
-# Reports that were left.
+# Reports that there are.
 
 
 class Replayed(NamedTuple):
-    """Each report compared with those before it.
+    """Reports that were compared, each with those before it.
 
     Args:
-        reports: how many there are.
-        red: how many of them would have been red, of all but the first.
+        comparisons: how many there were.
+        red: how many of them were red.
+        left_out: how many reports were not compared, as they look like an outage.
     """
 
-    reports: int
+    comparisons: int
     red: int
+    left_out: int
 
 
-def replay(history: Baseline, rules: Gate) -> Replayed | None:
-    """Judge each report of a history by those before it, as if a pull request had left it.
+def replay(cells: Sequence[PlannedCell], history: Baseline, rules: Gate) -> Replayed | None:
+    """Judge each report of a history by those before it, as if it were of a pull request.
 
-    Only its recorded runs count, for no further ones can be made. None if there are fewer than two
-    reports.
+    Only its recorded runs count, and only whether they passed, for no further ones can be made.
+
+    Args:
+        cells: the suite. What it no longer has is left out.
+        history: the reports.
+        rules: those that each report is judged by.
+
+    Returns:
+        None if there are fewer than two reports.
     """
-    verdicts = [is_red(each, rules) for each in _comparisons(history, rules)]
-    if not verdicts:
-        return None
-    return Replayed(len(verdicts) + 1, sum(verdicts))
-
-
-def _comparisons(history: Baseline, rules: Gate) -> Iterator[Comparison]:
-    reports = [ref for ref in history.reports if _cells_of(history, ref)]
+    known = [
+        (cell, _without_scores(history.cells[cell.key].history))
+        for cell in cells
+        if cell.key in history.cells
+    ]
+    made = {each.report for _, cell in known for each in cell.evidence if each.graded}
+    reports = [ref for ref in history.reports if ref.id in made]
+    lost = {report for _, cell in known for report in cell.lost}
+    red = compared = left_out = 0
     for age, report in enumerate(reports[:-1]):
-        older = reports[age + 1 :]
-        ids = {ref.id for ref in older}
-        base = {}
-        for key, cell in history.cells.items():
-            evidence = tuple(each for each in cell.history.evidence if each.report in ids)
-            if evidence:
-                base[key] = BaseCell(key[0], replace(cell.history, evidence=evidence))
-        yield compare(
-            _cells_of(history, report),
-            replace(history, reports=tuple(older), cells=base),
-            confirm_runs=0,
-            rules=rules,
-        )
+        if report.id in lost:
+            left_out += 1
+            continue
+        head = [
+            _reported(number, cell, runs, rules)
+            for number, (cell, each) in enumerate(known)
+            if (runs := _runs_in(report, each)) is not None
+        ]
+        base = _older(known, reports[age + 1 :])
+        compared += 1
+        red += is_red(compare(head, base, confirm_runs=0, rules=rules), rules)
+    return Replayed(compared, red, left_out) if compared else None
 
 
-def _cells_of(history: Baseline, report: ReportRef) -> Sequence[ReportedCell]:
-    """Return the cells that have runs in one report; none of an outage."""
-    found: list[ReportedCell] = []
-    for key, cell in history.cells.items():
-        for each in cell.history.evidence:
-            if each.report == report.id and each.graded and each.report not in cell.history.lost:
-                reported = _reported(len(found), Case(id=key[0]), Variant(*key[1:]), each.tally)
-                is_scored = each.scores is not None
-                found.append(replace(reported, scores=each.score_sums, is_scored=is_scored))
-    return found
+def _older(known: Sequence[tuple[PlannedCell, History]], reports: Sequence[ReportRef]) -> Baseline:
+    """Return the baseline of these reports, as it was when the first of them was the newest."""
+    ids = {ref.id for ref in reports}
+    cells = {}
+    for cell, history in known:
+        evidence = tuple(each for each in history.evidence if each.report in ids)
+        if evidence:
+            cells[cell.key] = BaseCell(cell.case.id, History(evidence))
+    return find_lost_reports(Baseline(suite="", reports=tuple(reports), cells=cells))
+
+
+def _runs_in(report: ReportRef, history: History) -> Tally | None:
+    """Return the graded runs of a cell in one report; None if there are none."""
+    for each in history.evidence:
+        if each.report == report.id and each.graded:
+            return each.tally
+    return None

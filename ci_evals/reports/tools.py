@@ -12,7 +12,7 @@ from ci_evals.reports.markdown import code, plain
 from ci_evals.reports.report_json import stdout_json
 from ci_evals.reports.terminal import UNBOUNDED, columns, draw
 from ci_evals.stats.classification import accuracy
-from ci_evals.stats.thresholds import POWER
+from ci_evals.stats.thresholds import POOLED_RUNS, POWER
 
 _NAME_CHARACTERS = 100
 
@@ -89,13 +89,18 @@ def _whole_points(drop: float) -> str:
 
 
 def _replayed_sentence(replayed: Replayed) -> str:
-    """`On these 10 reports, this gate would have been red in 0 of 9 comparisons.`"""
-    compared = number_of(replayed.reports - 1, "comparison")
-    return (
-        f"On the last {number_of(replayed.reports, 'report')}, each compared with those before it,"
-        f" this gate would have been red in {replayed.red} of {compared}, by their planned runs"
-        " alone."
+    """`Replayed on its last 10 reports, each compared with those before it, this gate would have
+    been red in 0 of 9 comparisons.`
+    """
+    reports = number_of(replayed.comparisons + replayed.left_out + 1, "report")
+    compared = number_of(replayed.comparisons, "comparison")
+    text = (
+        f"Replayed on the last {reports}, each compared with those before it, this gate would"
+        f" have been red in {replayed.red} of {compared}. Bars and further runs take no part."
     )
+    if replayed.left_out:
+        text += f" Left out, as an outage: {number_of(replayed.left_out, 'report')}."
+    return text
 
 
 def _power_row(size: Detectable) -> tuple[str, ...]:
@@ -110,7 +115,10 @@ def _points(drop: float | None) -> str:
 
 
 def _basis(power: Power, simulated: Simulated) -> str:
-    source = "as is usual; --history takes them from a report"
+    source = (
+        f"as is usual, with about {POOLED_RUNS} runs of each case on main; --history takes all of"
+        " this from reports"
+    )
     if power.known_from:
         source = f"as {power.known_from} shows"
     rate, between_cases = percent(round(power.rate, 3)), percent(round(power.correlation, 2))
@@ -124,7 +132,8 @@ def _basis(power: Power, simulated: Simulated) -> str:
         f" nothing changed, {percent(simulated.unchanged)} were red."
         " The table is by a formula: about how far the pass rate of a variant must fall, or be"
         " below its bar, to be seen with a chance of 80 %. Both are for a mean pass rate of"
-        f" {rate}, and {between_cases} of the variance between cases, {source}.{fewest}"
+        f" {rate}, and {between_cases} of the variance of single runs between cases, {source}."
+        f"{fewest}"
     )
 
 

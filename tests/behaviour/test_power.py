@@ -127,9 +127,48 @@ async def test_reports_are_replayed_against_those_before_them(
         write_report(tmp_path / name, report_of(answers, started_at=1000.0 * number))
         given += ["--history", name]
     shown = await ci_evals(tmp_path, "power", str(suite), *given, "--format", "json")
-    assert json.loads(shown.out)["replayed"] == {"reports": 4, "red": red}
+    assert json.loads(shown.out)["replayed"] == {
+        "comparisons": 3,
+        "red": red,
+        "left_out": 0,
+    }
     text = (await ci_evals(tmp_path, "power", str(suite), *given)).out
     assert f"would have been red in {red} of 3 comparisons" in text
+
+
+async def test_a_replay_leaves_out_what_blocks_nothing(tmp_path: Path) -> None:
+    names = [f"case {number}" for number in range(10)]
+    given: list[str] = []
+    everything = dict.fromkeys(names, "PPPPP")
+    one_dead = everything | {names[0]: "FFFFF"}
+    outage = dict.fromkeys(names, "FFFFF")
+    for number, answers in enumerate([everything, everything, one_dead, outage, everything]):
+        name = f"main-{number}.json"
+        write_report(tmp_path / name, report_of(answers, started_at=1000.0 * number))
+        given += ["--history", name]
+
+    async def replayed(**settings: Any) -> Any:
+        cases = cases_of(names)
+        cases[0] |= settings.pop("first", {})
+        suite = write_suite(tmp_path, cases, name="capitals", providers=AGENT, **settings)
+        ended = await ci_evals(tmp_path, "power", str(suite), *given, "--format", "json")
+        return json.loads(ended.out)["replayed"]
+
+    found = {"comparisons": 3, "left_out": 1}
+    assert await replayed() == found | {"red": 1}
+    assert await replayed(gate={"max_regressions": 1}) == found | {"red": 0}
+    critical = {"critical": True}
+    assert await replayed(gate={"max_regressions": 1}, first=critical) == found | {"red": 1}
+    quarantine = {"quarantine": {"until": "2999-01-01", "reason": "flaky"}}
+    assert await replayed(first=quarantine) == found | {"red": 0}
+
+
+async def test_a_suite_in_quarantine_has_nothing_to_detect(tmp_path: Path) -> None:
+    quarantine = {"until": "2999-01-01", "reason": "flaky"}
+    write_suite(tmp_path, [{**ONE_CASE, "quarantine": quarantine}])
+    ended = await ci_evals(tmp_path, "power")
+    assert ended.code == 2
+    assert "all cases are in quarantine" in ended.err
 
 
 async def test_history_of_other_providers_is_refused(tmp_path: Path) -> None:

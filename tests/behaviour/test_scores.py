@@ -112,6 +112,26 @@ async def test_a_grader_that_says_right_or_wrong_is_compared_by_passes(tmp_path:
     assert variant["scores"] is None
 
 
+async def test_two_graders_that_disagree_give_half_on_both_sides(tmp_path: Path) -> None:
+    """Their graders say right or wrong, but those of other cases give scores."""
+    suite(tmp_path, gate={"max_regressions": CASES})
+    document = json.loads((tmp_path / "evals.yaml").read_text("utf-8"))
+    for case in document["cases"][::2]:
+        case["expect"] = [{"python": "agent:is_right"}, {"equals": "nothing"}]
+    (tmp_path / "evals.yaml").write_text(json.dumps(document), "utf-8")
+    for seed in range(2):
+        known = ["--baseline", f"main-{seed - 1}"] if seed else []
+        await run(tmp_path, f"main-{seed}", *known, seed=20 + seed)
+    await run(tmp_path, "same", "--baseline", "main-1", seed=10)
+    report = report_in(tmp_path / "same")
+    kept = {cell["case"]: [each[3] for each in cell["history"]] for cell in report["base"]["cells"]}
+    assert kept["c00"] == [[3, 1.5, 0.75]] * 2
+    (variant,) = report["comparison"]["variants"]
+    head, base = variant["scores"]
+    assert abs(head - base) < 0.03
+    assert 0.6 < base < 0.8
+
+
 async def test_impossible_sums_of_scores_are_refused(tmp_path: Path) -> None:
     suite(tmp_path)
     await reports_of_main(tmp_path)

@@ -25,7 +25,7 @@ def test_the_text_is_a_sentence_a_table_and_its_basis() -> None:
     assert len(table) == 1 + len(USUAL.sizes)
     assert len({len(line) for line in table}) == 1, "columns stand under each other"
     assert "chance of 80 %" in lines[-1]
-    assert "as is usual; --history takes them from a report" in lines[-1]
+    assert "as is usual, with about 30 runs of each case on main; --history takes" in lines[-1]
 
 
 def test_markdown_is_a_table_that_no_name_breaks() -> None:
@@ -38,10 +38,10 @@ def test_markdown_is_a_table_that_no_name_breaks() -> None:
 
 
 def test_json_has_every_number() -> None:
-    found = json.loads(render_power(USUAL, SIMULATED, Replayed(10, 0), "json"))
+    found = json.loads(render_power(USUAL, SIMULATED, Replayed(9, 0, 0), "json"))
     assert (found["suite"], found["rate"], found["known_from"]) == ("capitals|*", USUAL.rate, None)
     assert (found["simulated"]["drop"], found["simulated"]["dead_case"]) == (0.07, 0.97)
-    assert found["replayed"] == {"reports": 10, "red": 0}
+    assert found["replayed"] == {"comparisons": 9, "red": 0, "left_out": 0}
     assert [(each["cases"], each["runs"]) for each in found["sizes"]] == [
         (e.cases, e.runs) for e in USUAL.sizes
     ]
@@ -55,11 +55,15 @@ def test_a_case_that_dies_unseen_has_its_share() -> None:
     assert "by 7 points in four of five pull requests; about" in first
 
 
-def test_reports_are_replayed_in_one_sentence() -> None:
-    text = render_power(USUAL, SIMULATED, Replayed(10, 1), "text")
-    assert "On the last 10 reports, each compared with those before it, this gate would" in text
-    assert "have been red in 1 of 9 comparisons, by their planned runs alone." in text
-    assert "On the last" not in render_power(USUAL, SIMULATED, None, "text")
+def test_a_replay_says_what_it_compared_and_what_it_left_out() -> None:
+    text = render_power(USUAL, SIMULATED, Replayed(9, 1, 0), "text")
+    assert "Replayed on the last 10 reports, each compared with those before it, this" in text
+    assert "gate would have been red in 1 of 9 comparisons. Bars and" in text
+    assert "outage" not in text
+    text = render_power(USUAL, SIMULATED, Replayed(9, 1, 2), "text")
+    assert "Replayed on the last 12 reports" in text
+    assert "Left out, as an outage: 2 reports." in text
+    assert "Replayed" not in render_power(USUAL, SIMULATED, None, "text")
 
 
 def test_what_no_size_detects_is_a_dash() -> None:
