@@ -74,7 +74,7 @@ class ArtifactNames:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteFile:
+class StoredSuite:
     """A suite's name and file, as its report has them."""
 
     name: str
@@ -99,7 +99,7 @@ class StoredReport:
     place: str
     run_url: str
     recording: Path | None = None
-    suites: tuple[SuiteFile, ...] = ()
+    suites: tuple[StoredSuite, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -588,7 +588,7 @@ def find_unchanged(suite: CheckedSuite, host: Host, stream: TextIO) -> str | Non
     return f"nothing that the suite depends on has changed ({others} did)"
 
 
-def removed_suites(known: Iterable[SuiteFile], suites: Sequence[CheckedSuite]) -> tuple[str, ...]:
+def removed_suites(known: Iterable[StoredSuite], suites: Sequence[CheckedSuite]) -> tuple[str, ...]:
     """Return the names of the suites that the change under test no longer has.
 
     A suite whose file still exists was just not selected, unless the file has another suite now.

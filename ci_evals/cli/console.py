@@ -116,7 +116,7 @@ class Console:
 
     @property
     def log(self) -> TextIO:
-        """That stream."""
+        """The stream of that name."""
         if self.log_name == "stderr":
             return self.stderr
         return self.stdout

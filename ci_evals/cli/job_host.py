@@ -219,7 +219,10 @@ class HostService:
                 self._is_sealed = True
                 return {"value": None}
             case {"do": "reveal", "arguments": [str() as name]}:
-                return {"value": None if self._is_sealed else self._environ.get(name)}
+                value = None
+                if not self._is_sealed:
+                    value = self._environ.get(name)
+                return {"value": value}
             case {"do": "note", "arguments": [section]}:
                 self._has_noted, self._section = True, section
                 return {"value": None}

@@ -48,7 +48,7 @@ SECOND_SIGNAL_S = 2.0
 """Seconds after a second signal, in which a command ends that runs Python code at all."""
 
 
-class Service(Protocol):
+class ParentService(Protocol):
     """What the parent does for the command, apart from code under test."""
 
     def answer(self, request: Any) -> Any:
@@ -89,7 +89,7 @@ _asking = Lock()
 
 
 def watch(
-    command: Callable[[], NoReturn], open_service: Callable[[Mapping[str, str]], Service]
+    command: Callable[[], NoReturn], open_service: Callable[[Mapping[str, str]], ParentService]
 ) -> NoReturn:
     """Run a command in a child process, and exit with the code that it proves.
 
@@ -107,14 +107,15 @@ def watch(
 
 def prove_exit_code(code: int) -> None:
     """Prove the exit code of this command. The process must end right after it."""
+    watched = _unforked()
     # A copy that code under test has forked must not decide for the command.
-    if _watched is not None and _watched.pid == os.getpid():
-        _send(_watched.requests, {"exit_code": code, "running": list(_running())})
+    if watched is not None:
+        _send(watched.requests, {"exit_code": code, "running": list(_running())})
 
 
 def is_watched() -> bool:
     """Return True if this process has a parent that answers requests."""
-    return _watched is not None and _watched.pid == os.getpid()
+    return _unforked() is not None
 
 
 def withheld_names() -> frozenset[str]:
@@ -125,19 +126,20 @@ def withheld_names() -> frozenset[str]:
 
 
 def ask_parent(request: Any) -> Any:
-    """Return the answer of the parent's `Service` to a request. Both are JSON values.
+    """Return the answer of the parent's `ParentService` to a request. Both are JSON values.
 
     Raises:
         RuntimeError: this process is a fork of the command, or has no parent.
     """
-    if _watched is None or _watched.pid != os.getpid():
+    watched = _unforked()
+    if watched is None:
         raise RuntimeError("only the command itself has a parent that answers")
     with _asking:  # else two threads could take each other's answer
-        _send(_watched.requests, {"request": request})
+        _send(watched.requests, {"request": request})
         while True:
             # On Windows, nothing interrupts a wait without a limit.
             with suppress(Empty):
-                return json.loads(_watched.answers.get(timeout=1.0))
+                return json.loads(watched.answers.get(timeout=1.0))
 
 
 def expect_end(within_s: float | None, code: int | None = None) -> None:
@@ -149,8 +151,9 @@ def expect_end(within_s: float | None, code: int | None = None) -> None:
         within_s: the time; None to wait as before.
         code: the exit code that holds then; None if there is no verdict yet.
     """
-    if _watched is not None and _watched.pid == os.getpid():
-        _send(_watched.requests, {"within_s": within_s, "code": code})
+    watched = _unforked()
+    if watched is not None:
+        _send(watched.requests, {"within_s": within_s, "code": code})
 
 
 def end_if_forked() -> None:
@@ -158,8 +161,15 @@ def end_if_forked() -> None:
 
     It would otherwise write reports and post a comment a second time.
     """
-    if _watched is not None and _watched.pid != os.getpid():
+    if _watched is not None and _unforked() is None:
         os._exit(3)
+
+
+def _unforked() -> _Watched | None:
+    """Return this process if it is the command itself; None for a fork, or without a parent."""
+    if _watched is None or _watched.pid != os.getpid():
+        return None
+    return _watched
 
 
 def _running() -> Iterator[str]:
@@ -222,7 +232,7 @@ class _Parent(Thread):
         self,
         requests: BinaryIO,
         answers: BinaryIO,
-        open_service: Callable[[], Service],
+        open_service: Callable[[], ParentService],
         kill: Callable[[], None],
         on_end: Callable[[], None],
     ) -> None:
@@ -236,7 +246,7 @@ class _Parent(Thread):
         self._requests = requests
         self._answers = answers
         self._open_service = open_service
-        self._service: Service | None = None
+        self._service: ParentService | None = None
         self._kill = kill
         self._on_end = on_end
         self._has_ended = Event()
@@ -300,7 +310,7 @@ class _Parent(Thread):
         return False
 
     @property
-    def _opened(self) -> Service:
+    def _opened(self) -> ParentService:
         if self._service is None:
             self._service = self._open_service()
         return self._service
@@ -382,7 +392,7 @@ if sys.platform == "win32":
     def _run_in_child(
         command: Callable[[], NoReturn],
         credentials: _Credentials,
-        open_service: Callable[[Mapping[str, str]], Service],
+        open_service: Callable[[Mapping[str, str]], ParentService],
     ) -> int:
         """Start this command line once more, and return its exit code.
 
@@ -431,7 +441,7 @@ else:
     def _run_in_child(
         command: Callable[[], NoReturn],
         credentials: _Credentials,
-        open_service: Callable[[Mapping[str, str]], Service],
+        open_service: Callable[[Mapping[str, str]], ParentService],
     ) -> int:
         """Run a command in a fork of this process, and return its exit code."""
         lifeline, answers = os.pipe()

@@ -12,8 +12,15 @@ from typing import NamedTuple
 from ci_evals.gate.baseline import ReportedCell, add_tallies, scores_of, tally_of
 from ci_evals.gate.cases import MatchedCase, lower_p
 from ci_evals.gate.cells import MatchedCell, Matching
-from ci_evals.gate.confirmation import Confirmation, FurtherRuns, NowTest, VariantFall, Wanted
-from ci_evals.gate.falls import Fall, fall, planned_fall, widen_for_cells
+from ci_evals.gate.confirmation import (
+    Confirmation,
+    FurtherRuns,
+    NowTest,
+    VariantFall,
+    Wanted,
+    first_outcomes,
+)
+from ci_evals.gate.falls import Fall, planned_fall, widen_for_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Outcome, Tally
@@ -124,7 +131,7 @@ class BothSides(Confirmation):
 
     def further_rounds(self, cell: MatchedCell) -> Sequence[Outcome | None] | None:
         """Return the further rounds of a cell; None if it lacks some."""
-        return _made(cell.head.again, FURTHER_ROUNDS)
+        return first_outcomes(cell.head.again, FURTHER_ROUNDS)
 
     # Variants that are better as a whole.
 
@@ -178,12 +185,9 @@ class BothSides(Confirmation):
         """The test of each variant in doubt that has its further rounds against the history."""
         found = {}
         for variant, cells in self._doubted.items():
-            by_scores = self.matching.is_scored(variant)
-            tested = self.with_further_rounds(cells, by_scores=by_scores)
+            tested = self.fall_with_further_rounds(variant, cells)
             if tested is not None:
-                phi = self.matching.overdispersion_of_falls(variant)
-                wider = widen_for_cells(phi, cells, [cell.runs for cell in tested])
-                found[variant] = fall(tested, wider)._replace(further_rounds=True)
+                found[variant] = tested
         return found
 
     @cached_property
@@ -223,9 +227,9 @@ class BothSides(Confirmation):
         made = []
         for cell in cells:
             head = cell.head
-            further = _made(head.again, FURTHER_ROUNDS)
-            now = _made(head.here_outcomes, rounds)
-            main_now = _made(head.main_outcomes, rounds)
+            further = first_outcomes(head.again, FURTHER_ROUNDS)
+            now = first_outcomes(head.here_outcomes, rounds)
+            main_now = first_outcomes(head.main_outcomes, rounds)
             if further is None or now is None or main_now is None:
                 return None
             made.append(tally_of(now))
@@ -237,8 +241,8 @@ class BothSides(Confirmation):
             if mine is not None and theirs is not None:
                 scores.append((mine, theirs))
         if by_scores and tables and len(scores) == len(tables):
-            phi = self.matching.overdispersion_of_falls(variant)
-            wider = widen_for_cells(phi, cells, made)
+            overdispersion = self.matching.overdispersion_of_falls(variant)
+            wider = widen_for_cells(overdispersion, cells, made)
             p = widen(lower_scores(scores), wider)
             return NowTest(rounds, p, tables, wider, score_means(scores))
         wider = widen_for_cells(self.matching.overdispersion(variant), cells, made)
@@ -291,17 +295,10 @@ def has_collapsed_now(matching: Matching) -> bool:
 
 def _first(outcomes: Sequence[Outcome | None], count: int) -> Tally | None:
     """Return the first so many runs; None if there are fewer, or if none of these was graded."""
-    made = _made(outcomes, count)
+    made = first_outcomes(outcomes, count)
     if made is None or not tally_of(made).graded:
         return None
     return tally_of(made)
-
-
-def _made(outcomes: Sequence[Outcome | None], count: int) -> Sequence[Outcome | None] | None:
-    """Return the first so many outcomes; None if there are fewer."""
-    if len(outcomes) < count:
-        return None
-    return outcomes[:count]
 
 
 def _here(head: ReportedCell, runs: int) -> Tally:

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison, MatchedCase, match_cases
 from ci_evals.gate.cells import MatchedCell, Matching, waived_cells
-from ci_evals.gate.falls import CellSample, Fall, Rise, rise, widen_for_cells
+from ci_evals.gate.falls import CellSample, Fall, Rise, fall, rise, widen_for_cells
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Outcome, Tally
@@ -103,6 +103,15 @@ class VariantFall(NamedTuple):
     adjusted_p: float
     fell: bool
     now: NowTest | None = None
+
+
+def first_outcomes(
+    outcomes: Sequence[Outcome | None], count: int
+) -> Sequence[Outcome | None] | None:
+    """Return the first so many outcomes; None if there are fewer."""
+    if len(outcomes) < count:
+        return None
+    return outcomes[:count]
 
 
 @dataclass(frozen=True)
@@ -396,8 +405,8 @@ class Confirmation(ABC):
         for variant, cells in self.weighed.items():
             tested = self.with_further_rounds(cells)
             if tested is not None:
-                phi = self.matching.overdispersion(variant)
-                wider = widen_for_cells(phi, cells, [cell.runs for cell in tested])
+                overdispersion = self.matching.overdispersion(variant)
+                wider = widen_for_cells(overdispersion, cells, [cell.runs for cell in tested])
                 found[variant] = rise(tested, wider, further_rounds=self.confirm_runs > 0)
         return found
 
@@ -461,6 +470,26 @@ class Confirmation(ABC):
             if len(others) == len(cells) or (self.names_are_allowed and others):
                 tested[variant] = others
         return tested
+
+    def fall_with_further_rounds(
+        self, variant: Variant, cells: Sequence[MatchedCell], cut_below_p: float | None = None
+    ) -> Fall | None:
+        """Test the planned runs and further rounds of a variant against the history.
+
+        None if some of the rounds are missing.
+
+        Args:
+            variant: the variant.
+            cells: those of its cells that are tested.
+            cut_below_p: see `fall`.
+        """
+        by_scores = self.matching.is_scored(variant)
+        tested = self.with_further_rounds(cells, by_scores=by_scores)
+        if tested is None:
+            return None
+        overdispersion = self.matching.overdispersion_of_falls(variant)
+        wider = widen_for_cells(overdispersion, cells, [cell.runs for cell in tested])
+        return fall(tested, wider, cut_below_p)._replace(further_rounds=True)
 
     def is_named(self, cell: MatchedCell) -> bool:
         """Return True for a cell that got worse by itself, or that shows what its case shows.

@@ -20,8 +20,14 @@ from ci_evals.gate.baseline import (
 )
 from ci_evals.gate.cases import MatchedCase, lower_p
 from ci_evals.gate.cells import MatchedCell, Matching, match_cells
-from ci_evals.gate.confirmation import Confirmation, FurtherRuns, VariantFall, Wanted
-from ci_evals.gate.falls import CellSample, Fall, fall, planned_fall, widen_for_cells
+from ci_evals.gate.confirmation import (
+    Confirmation,
+    FurtherRuns,
+    VariantFall,
+    Wanted,
+    first_outcomes,
+)
+from ci_evals.gate.falls import CellSample, Fall, fall, planned_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Outcome, Tally
@@ -115,9 +121,7 @@ class HistoryOnly(Confirmation):
 
     def further_rounds(self, cell: MatchedCell) -> Sequence[Outcome | None] | None:
         """Return the further rounds of a cell; None if it lacks some."""
-        if len(cell.head.repeats) < FURTHER_ROUNDS:
-            return None
-        return cell.head.repeats[:FURTHER_ROUNDS]
+        return first_outcomes(cell.head.repeats, FURTHER_ROUNDS)
 
     @property
     def better(self) -> Collection[Variant]:
@@ -161,13 +165,10 @@ class HistoryOnly(Confirmation):
         planned = planned_fall(self.matching, variant, cells, POOL_CUT_BELOW_P)
         if planned.p > DOUBT_P or variant in self.failed or not self.confirm_runs:
             return planned
-        by_scores = self.matching.is_scored(variant)
-        tested = self.with_further_rounds(cells, by_scores=by_scores)
+        tested = self.fall_with_further_rounds(variant, cells, POOL_CUT_BELOW_P)
         if tested is None:
             return planned
-        phi = self.matching.overdispersion_of_falls(variant)
-        wider = widen_for_cells(phi, cells, [cell.runs for cell in tested])
-        return fall(tested, wider, POOL_CUT_BELOW_P)._replace(further_rounds=True)
+        return tested
 
 
 # The recent pool.

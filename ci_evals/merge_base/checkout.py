@@ -190,7 +190,7 @@ def fetch_commit(sha: str, remote: Remote, repository: Path) -> None:
         repository: the git repository that gets it.
 
     Raises:
-        GitError: git fails.
+        HostError: git fails.
     """
     variables = {}
     if remote.token is not None:
@@ -204,7 +204,10 @@ def fetch_commit(sha: str, remote: Remote, repository: Path) -> None:
     gives_up = ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={_STALLED_S}")
     fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", remote.url, sha)
     with marked_variables() as marks:
-        git(*_WEB_ONLY, *gives_up, *fetch, folder=repository, variables={**variables, **marks})
+        try:
+            git(*_WEB_ONLY, *gives_up, *fetch, folder=repository, variables={**variables, **marks})
+        except GitError as error:
+            raise HostError("unreachable", str(error)) from error
 
 
 def link_shared(worktree: Worktree, folder: Path, named: Sequence[str], *, packages: bool) -> None:

@@ -43,13 +43,8 @@ def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:
             weight = failure_weight(change.passed, change.failed)
             difference += weight * change.difference
             variance += weight**2 * change.variance
-        if variance:
-            squares += min(difference**2 / variance, OVERDISPERSION_MAX_TERM)
-        else:
-            squares += 1.0
-    pairs = len(reports) - 1
-    prior = OVERDISPERSION_PRIOR_PAIRS
-    return max(1.0, (squares + prior) / (pairs + prior))
+        squares += _squared_error(difference, variance)
+    return _with_prior(squares, len(reports) - 1)
 
 
 def score_overdispersion(reports: Sequence[Sequence[ScoreSums]]) -> float:
@@ -71,11 +66,19 @@ def score_overdispersion(reports: Sequence[Sequence[ScoreSums]]) -> float:
             if one.runs and other.runs and of_one_run:
                 difference += one.total / one.runs - other.total / other.runs
                 variance += of_one_run * (1 / one.runs + 1 / other.runs)
-        if variance:
-            squares += min(difference**2 / variance, OVERDISPERSION_MAX_TERM)
-        else:
-            squares += 1.0
-    pairs = len(reports) - 1
+        squares += _squared_error(difference, variance)
+    return _with_prior(squares, len(reports) - 1)
+
+
+def _squared_error(difference: float, variance: float) -> float:
+    """Return the square of a difference in units of its variance; 1 if nothing can vary."""
+    if not variance:
+        return 1.0
+    return min(difference**2 / variance, OVERDISPERSION_MAX_TERM)
+
+
+def _with_prior(squares: float, pairs: int) -> float:
+    """Return the mean of the squares of so many pairs, and of the assumed ones, at least 1."""
     prior = OVERDISPERSION_PRIOR_PAIRS
     return max(1.0, (squares + prior) / (pairs + prior))
 

@@ -10,7 +10,7 @@ from ci_evals.engine.journal import JOURNAL, MAIN_JOURNAL, journals_of
 from ci_evals.errors import HostError, StorageError
 from ci_evals.format import name_of, number_of, short_sha
 from ci_evals.gate.compare import NoComparison
-from ci_evals.hosts import NotFound, StoredReport, SuiteFile
+from ci_evals.hosts import NotFound, StoredReport, StoredSuite
 from ci_evals.model.report import Checkout, SuiteInfo
 from ci_evals.reports.read import baseline_of, read_report
 from ci_evals.reports.report_json import REPORT
@@ -127,7 +127,7 @@ class BaseReport:
         Args:
             branch: the name of the base branch.
         """
-        suites = tuple(SuiteFile(info.name, info.file) for info in self.suites)
+        suites = tuple(StoredSuite(info.name, info.file) for info in self.suites)
         return StoredReport(self.path, branch, self.place, self.run_url, self.recording, suites)
 
 

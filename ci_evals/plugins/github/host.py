@@ -14,7 +14,6 @@ from ci_evals.errors import CiEvalsError, HostError, Problem, StorageError
 from ci_evals.files import file_name, write_atomically
 from ci_evals.format import without_commands
 from ci_evals.gate.bars import VerdictStatus
-from ci_evals.git import GitError
 from ci_evals.hosts import (
     ChangedFiles,
     Earlier,
@@ -154,11 +153,8 @@ class GitHubActions(Host):
         if not context.repository:
             super().fetch(sha, repository)
         url = f"{context.server_url}/{context.repository}"
-        try:
-            remote = Remote(url, context.server_url, "x-access-token", context.token)
-            fetch_commit(sha, remote, repository)
-        except GitError as error:
-            raise HostError("unreachable", str(error)) from error
+        remote = Remote(url, context.server_url, "x-access-token", context.token)
+        fetch_commit(sha, remote, repository)
 
     def find_committed(self, path: Path, folder: Path) -> Path | None:
         """Return the report that is committed with a suite.

@@ -12,7 +12,6 @@ from ci_evals.dependencies import touched
 from ci_evals.errors import CiEvalsError, HostError, Problem
 from ci_evals.files import write_atomically
 from ci_evals.gate.bars import VerdictStatus
-from ci_evals.git import GitError
 from ci_evals.hosts import (
     ChangedFiles,
     Earlier,
@@ -137,10 +136,7 @@ class GitLabCI(Host):
         # The target's, also in a fork's pipeline.
         project_url = context.merge_request.url.partition("/-/")[0]
         remote = Remote(f"{project_url}.git", server, "gitlab-ci-token", context.job_token)
-        try:
-            fetch_commit(sha, remote, repository)
-        except GitError as error:
-            raise HostError("unreachable", str(error)) from error
+        fetch_commit(sha, remote, repository)
 
     def find_committed(self, path: Path, folder: Path) -> Path | None:
         """Return the report that is committed with a suite.
@@ -239,9 +235,10 @@ class GitLabCI(Host):
 
     def _comment(self, summary: Summary, folder: Path, mode: Mode, posting: Posting) -> None:
         """Post the note; if that fails, write it to the results folder."""
-        page: Path | None = folder / FORMATS["html"].file
-        if page is not None and not page.is_file():
-            page = None
+        page = None
+        file = folder / FORMATS["html"].file
+        if file.is_file():
+            page = file
         posted = post_summary(summary, self._context, mode, page)
         done = posted.url or posted.note
         if done:
