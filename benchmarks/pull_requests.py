@@ -23,7 +23,7 @@ from ci_evals.gate.baseline import (
 )
 from ci_evals.gate.history_only import find_outages
 from ci_evals.gate.outages import find_lost_reports, worst_round
-from ci_evals.gate.rehearsal import run_to_the_end
+from ci_evals.gate.rehearsal import Again, run_to_the_end
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, Tally
@@ -369,7 +369,9 @@ def is_scored(runs: Iterable[Run]) -> bool:
 
 def made_unless_out(run: Run, rng: random.Random, out: float) -> Run:
     """Return a run, or one that failed as the provider was out: `out` is the chance of that."""
-    return run if rng.random() >= out else Run(passed=False, score=0.0)
+    if rng.random() >= out:
+        return run
+    return Run(passed=False, score=0.0)
 
 
 def out_in(story: Story, run: int) -> float:
@@ -414,13 +416,14 @@ def outcome(
         counts = Counts(tally.passed, tally.graded - tally.passed, 0, tally.graded)
         cell = ReportedCell(number, case_of(key[0]), variant, counts, key[0], tally)
         head.append(replace(cell, scores=scores_of(runs), is_scored=is_scored(runs)))
-    here = [iter(each) for each in repeats]
-    there = [iter(each) for each in of_main or ()]
+    on_main = None
+    if of_main is not None:
+        on_main = one_by_one(of_main)
     judged, compared = run_to_the_end(
         head,
         base,
-        lambda number: next(here[number]),
-        (lambda number: next(there[number])) if of_main is not None else None,
+        one_by_one(repeats),
+        on_main,
         confirm_runs=CONFIRM_RUNS,
         rules=rules,
     )
@@ -438,6 +441,12 @@ def outcome(
         + sum(len(cell.repeats) + len(cell.main_now) for cell in judged),
         waived=frozenset(int(case) for case, *_ in compared.waived),
     )
+
+
+def one_by_one(runs: Sequence[Sequence[Run]]) -> Again:
+    """Return what makes the runs of each cell, one after the other."""
+    left = [iter(each) for each in runs]
+    return lambda number: next(left[number])
 
 
 @cache
@@ -490,6 +499,16 @@ def base_of(suite: Suite, story: Story, first: Rates, rng: random.Random) -> Bas
     return find_lost_reports(Baseline(suite="simulated", reports=refs, cells=cells))
 
 
+def stored_reports(cells: Iterable[CellKey], reports: Sequence[Sequence[Tally]]) -> Baseline:
+    """Return the baseline of reports, newest first, each with the runs of all cells."""
+    refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(len(reports)))
+    known = {}
+    for key, *tallies in zip(cells, *reports, strict=True):
+        evidence = [Evidence(ref.id, *tally) for ref, tally in zip(refs, tallies, strict=True)]
+        known[key] = BaseCell(key[0], History(tuple(evidence)))
+    return find_lost_reports(Baseline(suite="simulated", reports=refs, cells=known))
+
+
 def keys(suite: Suite) -> Iterator[CellKey]:
     """Yield the key of each cell."""
     return (
@@ -516,11 +535,12 @@ class Frequencies(NamedTuple):
 def frequencies(outcomes: Iterable[Outcome]) -> Frequencies:
     seen = list(outcomes)
     size, broken = len(seen), sum(len(each.broken) for each in seen)
+    named = None
+    if broken:
+        named = 100 * sum(len(each.named & each.broken) for each in seen) / broken
     return Frequencies(
         red=100 * sum(each.red for each in seen) / size,
-        named=100 * sum(len(each.named & each.broken) for each in seen) / broken
-        if broken
-        else None,
+        named=named,
         false_name=100 * sum(bool(each.named - each.broken) for each in seen) / size,
         withdrawn=100 * sum(each.withdrawn for each in seen) / size,
         calls=sum(each.calls for each in seen) / size,

@@ -10,7 +10,6 @@ import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from math import sqrt
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -25,9 +24,10 @@ from benchmarks.pull_requests import (
     Suite,
     pull_request,
     pull_requests,
+    stored_reports,
 )
-from benchmarks.rivals import RIVALS
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, ReportedCell, ReportRef
+from benchmarks.simulate import RULES, with_error
+from ci_evals.gate.baseline import ReportedCell
 from ci_evals.gate.compare import compare
 from ci_evals.gate.rehearsal import is_red
 from ci_evals.model.case import Case, Variant
@@ -127,22 +127,15 @@ def recorded_verdicts(system: System, number: int) -> Iterator[bool]:
     for _ in range(number):
         items = rng.sample(range(len(system.passed)), min(CASES, len(system.passed)))
         head, *others = rng.sample(system.reports, len(system.reports))
-        refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(len(others)))
-        cells: list[ReportedCell] = []
-        base = {}
-        for item in items:
-            passed = head[item]
-            counts = Counts(int(passed), int(not passed), 0, 1)
+        cells = []
+        for cell, item in enumerate(items):
+            passed = int(head[item])
             case = Case(id=str(item))
-            cell = ReportedCell(len(cells), case, AGENT, counts, case.id, Tally(int(passed), 1))
-            cells.append(cell)
-            evidence = [
-                Evidence(ref.id, int(report[item]), 1)
-                for ref, report in zip(refs, others, strict=True)
-            ]
-            base[cell.key] = BaseCell(case.id, History(tuple(evidence)))
-        baseline = Baseline(suite="recorded", reports=refs, cells=base)
-        yield is_red(compare(cells, baseline, confirm_runs=0), Gate())
+            counts = Counts(passed, 1 - passed, 0, 1)
+            cells.append(ReportedCell(cell, case, AGENT, counts, case.id, Tally(passed, 1)))
+        before = [[Tally(int(report[item]), 1) for item in items] for report in others]
+        base = stored_reports([cell.key for cell in cells], before)
+        yield is_red(compare(cells, base, confirm_runs=0), Gate())
 
 
 AGENT = Variant("agent")
@@ -180,9 +173,6 @@ class Row(NamedTuple):
     named: int
     lower: int = 0
     higher: int = 0
-
-
-RULES = {"ci-evals": lambda seen: seen.red, **RIVALS}
 
 
 def row_of(change: float, seen: Sequence[Outcome]) -> Row:
@@ -261,11 +251,6 @@ def bars(rates: Distribution, number: int) -> float:
 # The tables.
 
 
-def with_error(share: float, number: int) -> str:
-    """`3.1 ± 0.4 %`: a share with its standard error."""
-    return f"{100 * share:.1f} ± {100 * sqrt(share * (1 - share) / number):.1f} %"
-
-
 def recorded_table(systems: Sequence[System], number: int) -> Iterator[str]:
     yield "| nothing changed, as recorded: 40 cases × 1 run | reports before | red |"
     yield "|---" * 3 + "|"
@@ -275,8 +260,8 @@ def recorded_table(systems: Sequence[System], number: int) -> Iterator[str]:
             continue
         share = fmean(recorded_verdicts(system, number))
         shares.append(share)
-        yield f"| {system.name} | {len(system.reports) - 1} | {with_error(share, number)} |"
-    yield f"| all | | {with_error(fmean(shares), number * len(shares))} |"
+        yield f"| {system.name} | {len(system.reports) - 1} | {with_error(100 * share, number)} |"
+    yield f"| all | | {with_error(100 * fmean(shares), number * len(shares))} |"
 
 
 def rules_table(title: str, rows: Mapping[str, Row]) -> Iterator[str]:
@@ -284,7 +269,7 @@ def rules_table(title: str, rows: Mapping[str, Row]) -> Iterator[str]:
     yield "|---" * (4 + len(RULES)) + "|"
     for name, row in rows.items():
         shares = [f"{100 * row.red[rule]:.0f} %" for rule in RULES]
-        shares[0] = with_error(row.red["ci-evals"], row.number)
+        shares[0] = with_error(100 * row.red["ci-evals"], row.number)
         named = f"{row.named}"
         if row.change:
             named = f"{row.named}: {row.lower} lower, {row.higher} higher elsewhere"
@@ -326,7 +311,7 @@ def tables(number: int, processes: Executor) -> Iterator[str]:
     yield "| the true rate is at the bar | red |"
     yield "|---|---|"
     for name, each in at_bar.items():
-        yield f"| {name} | {with_error(each.result(), number)} |"
+        yield f"| {name} | {with_error(100 * each.result(), number)} |"
 
 
 def short(name: str) -> str:

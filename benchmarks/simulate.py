@@ -38,11 +38,11 @@ from benchmarks.pull_requests import (
     rises,
     run_again,
     slides,
+    stored_reports,
 )
 from benchmarks.rivals import RIVALS, Rule
 from ci_evals.format import number_of
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, ReportRef, tally_of
-from ci_evals.gate.outages import find_lost_reports
+from ci_evals.gate.baseline import tally_of
 from ci_evals.model.report import Outcome as Run
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import pass_rate
@@ -327,10 +327,12 @@ def table(title: str, number: int, processes: Executor) -> Iterator[str]:
     for name, (_, story) in rows.items():
         made = number_for(title, name, number)
         seen = simulated[name].result()
-        named = "" if seen.named is None else f"{seen.named:.1f} %"
+        named = false_name = ""
+        if seen.named is not None:
+            named = f"{seen.named:.1f} %"
         # Where all cases fell, no name is false.
-        is_false = not story.change or seen.named is not None
-        false_name = with_error(seen.false_name, made) if is_false else ""
+        if story.change is None or seen.named is not None:
+            false_name = with_error(seen.false_name, made)
         figures = (
             with_error(seen.red, made),
             named,
@@ -419,23 +421,23 @@ def adaptive(number: int, *, main_runs: bool) -> float:
     for seed in range(number):
         rng = random.Random(f"adaptive {seed}")
         rates = [suite.rates.draw(rng) for _ in range(suite.cases)]
-        refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(suite.reports))
-        reports = [adaptive_rounds(rates, rng) for _ in refs]
-        cells = {}
-        for cell, key in enumerate(keys(suite)):
-            evidence = [
-                Evidence(ref.id, *tally_of(report[cell].values()))
-                for ref, report in zip(refs, reports, strict=True)
-            ]
-            cells[key] = BaseCell(key[0], History(tuple(evidence)))
-        base = find_lost_reports(Baseline(suite="adaptive", reports=refs, cells=cells))
+        reports = []
+        for _ in range(suite.reports):
+            rounds = adaptive_rounds(rates, rng)
+            reports.append([tally_of(runs.values()) for runs in rounds])
+        base = stored_reports(keys(suite), reports)
         head = adaptive_rounds(rates, rng)
-        here, there = (
-            [[Run(rng.random() < rate) for _ in range(MOST_REPEATS)] for rate in rates]
-            for _ in range(2)
-        )
-        red += outcome(suite, base, head, here, there if main_runs else None).red
+        here = further_runs(rates, rng)
+        of_main = None
+        if main_runs:
+            of_main = further_runs(rates, rng)
+        red += outcome(suite, base, head, here, of_main).red
     return red / number
+
+
+def further_runs(rates: Rates, rng: random.Random) -> list[list[Run]]:
+    """Draw as many runs of each cell as there may be beyond the plan."""
+    return [[Run(rng.random() < rate) for _ in range(MOST_REPEATS)] for rate in rates]
 
 
 def adaptive_table(number: int) -> Iterator[str]:

@@ -73,13 +73,11 @@ def power(
     runs_of_cases = Counter(cell.runs for cell in cells)
     [(most_common_runs, _)] = runs_of_cases.most_common(1)
     cases = list(Counter(cell.variant for cell in cells).values())
+    further_rounds = 0
+    if suite.confirm_runs:
+        further_rounds = FURTHER_ROUNDS
     found = power_of(
-        suite.name,
-        cases,
-        most_common_runs,
-        baseline,
-        source,
-        further_rounds=FURTHER_ROUNDS if suite.confirm_runs else 0,
+        suite.name, cases, most_common_runs, baseline, source, further_rounds=further_rounds
     )
     rules = suite.gate or Gate()
     simulated = simulate(
@@ -89,5 +87,7 @@ def power(
         rules=rules,
         likely_drop=found.now.pooled,
     )
-    replayed = replay(cells, baseline, rules) if baseline is not None else None
+    replayed = None
+    if baseline is not None:
+        replayed = replay(cells, baseline, rules)
     Console.of_process(output).print(render_power(found, simulated, replayed, output))

@@ -1,4 +1,4 @@
-"""What the gate would say: of pull requests drawn at random, and of reports that there are.
+"""What the gate would say: of pull requests drawn at random, and of stored reports.
 
 Both are judged by the functions that judge real pull requests.
 """
@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, ReportedCell, ReportRef
+from ci_evals.gate.cells import cell_key
 from ci_evals.gate.compare import Comparison, compare, next_runs
 from ci_evals.gate.outages import find_lost_reports
 from ci_evals.model.case import Case, Variant
@@ -87,7 +88,7 @@ class PlannedCell(NamedTuple):
 
     @property
     def key(self) -> CellKey:
-        return self.case.id, self.variant.provider, self.variant.prompt
+        return cell_key(self.case.id, self.variant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +161,16 @@ def simulate(
         first = ceil(100 * likely_drop) + 1  # the formula is a little too hopeful
     mean = fmean(each.rates[index] for each in drawn for index in least)
     points = _smallest(seen, first, most=int(100 * mean))
+    drop = dead_case = None
+    if points is not None:
+        drop = points / 100
+    if dead:
+        dead_case = fmean(dead)
     return Simulated(
         pull_requests=number,
         main_runs=confirm_runs > 0,
-        drop=None if points is None else points / 100,
-        dead_case=fmean(dead) if dead else None,
+        drop=drop,
+        dead_case=dead_case,
         unchanged=fmean(each.red for each in unchanged),
         further_calls=fmean(each.further_calls for each in unchanged),
     )
@@ -293,14 +299,16 @@ def _without_scores(history: History) -> History:
 def _reported(number: int, cell: PlannedCell, planned: Tally, rules: Gate) -> ReportedCell:
     counts = Counts(planned.passed, planned.graded - planned.passed, 0, planned.graded)
     critical = cell.case.critical or rules.marks_critical(cell.case.tags)
-    reported = ReportedCell(number, cell.case, cell.variant, counts, cell.case.id, planned)
-    return replace(reported, critical=critical)
+    return ReportedCell(
+        number, cell.case, cell.variant, counts, cell.case.id, planned, critical=critical
+    )
 
 
-# Reports that there are.
+# Stored reports.
 
 
-class Replayed(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
     """Reports that were compared, each with those before it.
 
     Args:
@@ -348,7 +356,9 @@ def replay(cells: Sequence[PlannedCell], history: Baseline, rules: Gate) -> Repl
         base = _older(known, reports[age + 1 :])
         compared += 1
         red += is_red(compare(head, base, confirm_runs=0, rules=rules), rules)
-    return Replayed(compared, red, left_out) if compared else None
+    if not compared:
+        return None
+    return Replayed(comparisons=compared, red=red, left_out=left_out)
 
 
 def _older(known: Sequence[tuple[PlannedCell, History]], reports: Sequence[ReportRef]) -> Baseline:

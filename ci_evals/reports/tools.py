@@ -1,7 +1,7 @@
 """The outputs of `power` and `judge check`: text for a terminal, Markdown and JSON."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Literal
 
 from ci_evals.engine.judge_check import BAR, FEWEST_LABELS, JudgeCheck
@@ -27,17 +27,14 @@ def render_power(
     """Return what a suite detects: sentences, a table of sizes, and the assumptions.
 
     Args:
-        power: the drops that the formula says, size by size.
-        simulated: what pull requests drawn at random came to.
-        replayed: how often the reports that `power` is known from would have been red.
+        power: the drops that a formula gives, size by size.
+        simulated: the verdicts on pull requests drawn at random.
+        replayed: the verdicts on the suite's own reports; None if there are too few.
         output: the format.
     """
     if output == "json":
-        found = {each.name: getattr(power, each.name) for each in fields(power)}
-        return stdout_json(
-            found | {"simulated": simulated, "replayed": replayed._asdict() if replayed else None},
-            indent=2,
-        )
+        found = asdict(power) | {"simulated": simulated, "replayed": replayed}
+        return stdout_json(found, indent=2)
     head = (
         "cases × runs",
         "calls",
@@ -59,29 +56,33 @@ def render_power(
 
 
 def _seen_sentence(power: Power, simulated: Simulated) -> str:
-    """`40 cases × 3 runs detect a fall of all cases by 7 points, or one case of 40 that dies, in
+    """Say what is red in most pull requests, and what it costs where nothing changed.
+
+    `40 cases × 3 runs: detects a fall of all cases by 7 points, or one case of 40 that dies, in
     four of five pull requests; about 24 further calls where nothing changed`.
     """
     size = f"{number_of(power.now.cases, 'case')} × {number_of(power.now.runs, 'run')}"
-    # Of a single case, this says the same as the fall.
-    dead = simulated.dead_case if power.now.cases > 1 else None
-    one_case = f"one case of {power.now.cases:,} that dies"
-    share = "four of five pull requests"
+    calls = number_of(round(simulated.further_calls), "further call")
+    return f"{size}: {_seen(power.now.cases, simulated)}; about {calls} where nothing changed"
+
+
+def _seen(cases: int, simulated: Simulated) -> str:
+    dead_case = simulated.dead_case
+    if cases == 1:
+        dead_case = None  # which is the same as the fall
+    one_case = f"one case of {cases:,} that dies"
     if simulated.drop is None:
         found = "too few to detect that all cases fall, by however much"
-        if dead is not None:
-            found += f"; {one_case} is red in {percent(dead)} of pull requests"
-    elif dead is not None and dead >= POWER:
-        found = (
-            f"detects a fall of all cases by {_whole_points(simulated.drop)}, or {one_case}, in"
-            f" {share}"
-        )
-    else:
-        found = f"detects a fall of all cases by {_whole_points(simulated.drop)} in {share}"
-        if dead is not None:
-            found += f", and {one_case} in {percent(dead)}"
-    calls = number_of(round(simulated.further_calls), "further call")
-    return f"{size}: {found}; about {calls} where nothing changed"
+        if dead_case is None:
+            return found
+        return f"{found}; {one_case} is red in {percent(dead_case)} of pull requests"
+    fall = f"detects a fall of all cases by {_whole_points(simulated.drop)}"
+    share = "in four of five pull requests"
+    if dead_case is None:
+        return f"{fall} {share}"
+    if dead_case >= POWER:
+        return f"{fall}, or {one_case}, {share}"
+    return f"{fall} {share}, and {one_case} in {percent(dead_case)}"
 
 
 def _whole_points(drop: float) -> str:
@@ -126,7 +127,9 @@ def _basis(power: Power, simulated: Simulated) -> str:
     if power.now.calls != power.now.cases * power.now.runs * power.variants:
         fewest = " Variants differ in their cases: this is for the one with the fewest."
     drawn = number_of(simulated.pull_requests, "pull request")
-    beside = ", with main's code beside the change" if simulated.main_runs else ""
+    beside = ""
+    if simulated.main_runs:
+        beside = ", with main's code beside the change"
     return (
         f"The first sentence is what the gate said of {drawn} drawn at random{beside}; where"
         f" nothing changed, {percent(simulated.unchanged)} were red."

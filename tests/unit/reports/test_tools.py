@@ -38,7 +38,9 @@ def test_markdown_is_a_table_that_no_name_breaks() -> None:
 
 
 def test_json_has_every_number() -> None:
-    found = json.loads(render_power(USUAL, SIMULATED, Replayed(9, 0, 0), "json"))
+    found = json.loads(
+        render_power(USUAL, SIMULATED, Replayed(comparisons=9, red=0, left_out=0), "json")
+    )
     assert (found["suite"], found["rate"], found["known_from"]) == ("capitals|*", USUAL.rate, None)
     assert (found["simulated"]["drop"], found["simulated"]["dead_case"]) == (0.07, 0.97)
     assert found["replayed"] == {"comparisons": 9, "red": 0, "left_out": 0}
@@ -56,11 +58,11 @@ def test_a_case_that_dies_unseen_has_its_share() -> None:
 
 
 def test_a_replay_says_what_it_compared_and_what_it_left_out() -> None:
-    text = render_power(USUAL, SIMULATED, Replayed(9, 1, 0), "text")
+    text = render_power(USUAL, SIMULATED, Replayed(comparisons=9, red=1, left_out=0), "text")
     assert "Replayed on the last 10 reports, each compared with those before it, this" in text
     assert "gate would have been red in 1 of 9 comparisons. Bars and" in text
     assert "outage" not in text
-    text = render_power(USUAL, SIMULATED, Replayed(9, 1, 2), "text")
+    text = render_power(USUAL, SIMULATED, Replayed(comparisons=9, red=1, left_out=2), "text")
     assert "Replayed on the last 12 reports" in text
     assert "Left out, as an outage: 2 reports." in text
     assert "Replayed" not in render_power(USUAL, SIMULATED, None, "text")
