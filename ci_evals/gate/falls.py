@@ -1,6 +1,7 @@
 """The tests of a variant as a whole: is its pass rate below the base branch's reports, or above?"""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import (
@@ -81,16 +82,7 @@ def fall(
     histories = [cell.history for cell in cells]
     scores = [cell.scores for cell in cells if cell.scores is not None]
     by_scores = len(scores) == len(cells) > 0
-    reports = max((history.pooled_reports for history in histories), default=0)
-    pool_size = reports
-    for age in range(1, reports):
-        above, below = _split(histories, age, by_scores=by_scores)
-        is_cut = widen(above, overdispersion) <= POOL_CUT_ABOVE_P
-        if not is_cut and cut_below_p is not None:
-            is_cut = widen(below, overdispersion) <= cut_below_p
-        if is_cut:
-            pool_size = age
-            break
+    pool_size = _pool_size(tuple(histories), overdispersion, cut_below_p, by_scores=by_scores)
     tables = [(*cell.runs, *cell.history.newest(pool_size)) for cell in cells]
     if not by_scores:
         return Fall(widen(weighted_lower(tables), overdispersion), pool_size, tables)
@@ -100,18 +92,48 @@ def fall(
     return Fall(p, pool_size, tables, scores=score_means(pairs))
 
 
-def _split(histories: Sequence[History], age: int, *, by_scores: bool) -> tuple[float, float]:
-    """Return the p-values for "the `age` newest reports are above all older ones", and for "they
-    are below".
+def _pool_size(
+    histories: tuple[History, ...],
+    overdispersion: float,
+    cut_below_p: float | None,
+    *,
+    by_scores: bool,
+) -> int:
+    """Return how many of the newest reports are pooled."""
+    levels = [(POOL_CUT_ABOVE_P, _ps_of_ages(histories, above=True, by_scores=by_scores))]
+    if cut_below_p is not None:
+        levels.append((cut_below_p, _ps_of_ages(histories, above=False, by_scores=by_scores)))
+    reports = _most_reports(histories)
+    for age in range(1, reports):
+        for level, ps in levels:
+            if widen(ps[age - 1], overdispersion) <= level:
+                return age
+    return reports
+
+
+# A comparison tests the same histories after each step, and `power` once for each pull request.
+@lru_cache(maxsize=128)
+def _ps_of_ages(histories: tuple[History, ...], *, above: bool, by_scores: bool) -> Sequence[float]:
+    """Return the p-values for "the newest report is above all older ones", "the two newest reports
+    are", and so on; for "they are below" if not `above`.
     """
-    if by_scores:
-        pairs = split_scores(histories, age)
-        return lower_scores((older, newer) for newer, older in pairs), lower_scores(pairs)
-    tables = split_histories(histories, age)
-    return (
-        weighted_lower(exchange(tables), largest_support=MAX_EXACT_CUT_SUPPORT),
-        weighted_lower(tables, largest_support=MAX_EXACT_CUT_SUPPORT),
-    )
+    ps = []
+    for age in range(1, _most_reports(histories)):
+        if by_scores:
+            pairs = split_scores(histories, age)
+            if above:
+                pairs = [(older, newer) for newer, older in pairs]
+            ps.append(lower_scores(pairs))
+        else:
+            tables = split_histories(histories, age)
+            if above:
+                tables = exchange(tables)
+            ps.append(weighted_lower(tables, largest_support=MAX_EXACT_CUT_SUPPORT))
+    return ps
+
+
+def _most_reports(histories: Iterable[History]) -> int:
+    return max((history.pooled_reports for history in histories), default=0)
 
 
 def planned_fall(

@@ -156,6 +156,12 @@ def weighted_lower(tables: Iterable[Table], *, largest_support: int = MAX_EXACT_
             as normal, with corrections for continuity and for its skewness (Edgeworth's first
             term).
     """
+    return _weighted_lower(tuple(tables), largest_support)
+
+
+# Each step of a comparison repeats the tests of the steps before it.
+@lru_cache(maxsize=128)
+def _weighted_lower(tables: tuple[Table, ...], largest_support: int) -> float:
     passes = _HeadPasses()
     for k_head, stratum in _informative(tables):
         passes.add(k_head, stratum, failure_weight(stratum.passed, stratum.failed))
