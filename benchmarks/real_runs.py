@@ -29,7 +29,7 @@ from benchmarks.pull_requests import (
 from benchmarks.simulate import RULES, with_error
 from ci_evals.gate.baseline import ReportedCell
 from ci_evals.gate.compare import compare
-from ci_evals.gate.rehearsal import is_red
+from ci_evals.gate.rehearsal import judge
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import Counts, Tally
 from ci_evals.model.rules import Gate
@@ -135,7 +135,7 @@ def recorded_verdicts(system: System, number: int) -> Iterator[bool]:
             cells.append(ReportedCell(cell, case, AGENT, counts, case.id, Tally(passed, 1)))
         before = [[Tally(int(report[item]), 1) for item in items] for report in others]
         base = stored_reports([cell.key for cell in cells], before)
-        yield is_red(compare(cells, base, confirm_runs=0), Gate())
+        yield judge(compare(cells, base, confirm_runs=0), Gate()).red
 
 
 AGENT = Variant("agent")

@@ -383,9 +383,9 @@ class Confirmation(ABC):
         """
         named = [cell for cell in self.matching.cells if self.is_named(cell)]
         keys = {cell.head.key for cell in named}
-        allowed = self.rules.max_regressions
-        is_critical = any(cell.head.critical for cell in named)
-        if self.rules.on_regression != "net" or is_critical or _count_cases(keys) <= allowed:
+        if self.rules.on_regression != "net" or self.rules.allows(_cases_of(keys)):
+            return {}
+        if any(cell.head.critical for cell in named):
             return {}
         weighed = {}
         for variant in dict.fromkeys(cell.head.variant for cell in named):
@@ -394,7 +394,7 @@ class Confirmation(ABC):
             found = rise(planned, self.matching.overdispersion(variant))
             if found.p <= LIKELY_RISE_P and found.against_history.p > DOUBT_P:
                 weighed[variant] = cells
-        if _count_cases(keys - waived_cells(keys, weighed)) > allowed:
+        if not self.rules.allows(_cases_of(keys - waived_cells(keys, weighed))):
             return {}
         return weighed
 
@@ -451,9 +451,9 @@ class Confirmation(ABC):
     def names_are_allowed(self) -> bool:
         """Return True if the gate allows all names, so that they don't make it red."""
         named = {cell.head.key for cell in self.matching.cells if self.is_named(cell)}
-        blocking = {key[0] for key in named - waived_cells(named, self.better)}
+        blocking = _cases_of(named - waived_cells(named, self.better))
         critical = {cell.head.key[0] for cell in self.matching.cells if cell.head.critical}
-        return len(blocking) <= self.rules.max_regressions and not blocking & critical
+        return self.rules.allows(blocking, blocking & critical)
 
     @cached_property
     def tested_variants(self) -> Mapping[Variant, Sequence[MatchedCell]]:
@@ -509,8 +509,8 @@ class Confirmation(ABC):
         """The test of each variant as a whole."""
 
 
-def _count_cases(cells: Iterable[CellKey]) -> int:
-    return len({case for case, *_ in cells})
+def _cases_of(cells: Iterable[CellKey]) -> frozenset[str]:
+    return frozenset(case for case, *_ in cells)
 
 
 def _runs_of_suspect_case(case: MatchedCase) -> int:

@@ -66,14 +66,27 @@ def run_to_the_end(
     return head, compared
 
 
-def is_red(comparison: Comparison, rules: Gate) -> bool:
-    """Return True if something got worse, by more than the gate allows."""
+class Judged(NamedTuple):
+    """What a gate says of a comparison.
+
+    Args:
+        worse: something got worse, by more than the gate allows.
+        red: the gate blocks that; with `on_regression: warn`, only where a case is critical.
+    """
+
+    worse: bool
+    red: bool
+
+
+def judge(comparison: Comparison, rules: Gate) -> Judged:
+    """Judge a comparison by the rules on regressions."""
     named = [cell for cell in comparison.select("regressed") if cell.key not in comparison.waived]
-    return (
-        bool(comparison.worse_variants())
-        or any(cell.critical for cell in named)
-        or len({cell.case for cell in named}) > rules.max_regressions
-    )
+    critical = {cell.case for cell in named if cell.critical}
+    allowed = rules.allows({cell.case for cell in named}, critical)
+    worse = bool(comparison.worse_variants()) or not allowed
+    if rules.on_regression == "warn":
+        return Judged(worse, bool(critical))
+    return Judged(worse, worse)
 
 
 # Pull requests drawn at random.
@@ -98,21 +111,26 @@ class Simulated:
     Args:
         pull_requests: how many were drawn for each of the figures below.
         main_runs: main's code runs beside the change, as it does unless nothing runs again.
-        drop: the smallest fall of the pass rate of one variant, in whole hundredths, that is red in
-            `POWER` of them; None if not even a fall to nothing is.
-        dead_case: the share that is red where one case dies on that variant; None if no case of it
-            passes in most runs.
+        drop: the smallest fall of the pass rate of one variant, in whole hundredths, that is seen
+            in `POWER` of them; None if not even a fall to nothing is.
+        dead_case: the share in which one case that dies on that variant is seen; None if no case of
+            it passes in most runs.
+        only_warns: what is seen is not red, unless a case is critical.
         unchanged: the share that is red where nothing changed.
         further_calls: the mean number of calls beyond the plan, main's included, where nothing
             changed.
+        without_scores: the history has scores, which took no part: runs were drawn as passed or
+            failed.
     """
 
     pull_requests: int
     main_runs: bool
     drop: float | None
     dead_case: float | None
+    only_warns: bool
     unchanged: float
     further_calls: float
+    without_scores: bool
 
 
 def simulate(
@@ -143,24 +161,33 @@ def simulate(
     least = _smallest_variant(cells)
 
     def seen(points: int) -> bool:
-        """Return True if a fall by so many hundredths is red in `POWER` of the pull requests."""
-        may_miss = number - round(POWER * number)
+        """Return True if a fall by so many hundredths is seen in `POWER` of the pull requests."""
+        wanted = round(POWER * number)
+        may_miss = number - wanted
         for each in drawn:
-            may_miss -= not each.judge(each.fallen(least, points / 100), confirm_runs, rules).red
-            if may_miss < 0:
-                return False
-        return True
+            if each.judge(each.fallen(least, points / 100), confirm_runs, rules).verdict.worse:
+                wanted -= 1
+            else:
+                may_miss -= 1
+            if wanted == 0 or may_miss < 0:
+                break
+        return may_miss >= 0
 
     unchanged = [each.judge(each.rates, confirm_runs, rules) for each in drawn]
     with_dead = [(each, each.with_dead_case(least)) for each in drawn]
     dead = [
-        each.judge(rates, confirm_runs, rules).red for each, rates in with_dead if rates is not None
+        each.judge(rates, confirm_runs, rules).verdict.worse
+        for each, rates in with_dead
+        if rates is not None
     ]
     first = 10
     if likely_drop is not None:
         first = ceil(100 * likely_drop) + 1  # the formula is a little too hopeful
     mean = fmean(each.rates[index] for each in drawn for index in least)
     points = _smallest(seen, first, most=int(100 * mean))
+    without_scores = False
+    if history is not None:
+        without_scores = any(cell.history.has_scores for cell in history.cells.values())
     drop = dead_case = None
     if points is not None:
         drop = points / 100
@@ -171,8 +198,10 @@ def simulate(
         main_runs=confirm_runs > 0,
         drop=drop,
         dead_case=dead_case,
-        unchanged=fmean(each.red for each in unchanged),
+        only_warns=rules.on_regression == "warn",
+        unchanged=fmean(each.verdict.red for each in unchanged),
         further_calls=fmean(each.further_calls for each in unchanged),
+        without_scores=without_scores,
     )
 
 
@@ -199,8 +228,8 @@ def _smallest_variant(cells: Sequence[PlannedCell]) -> frozenset[int]:
     return frozenset(smallest)
 
 
-class _Judged(NamedTuple):
-    red: bool
+class _Outcome(NamedTuple):
+    verdict: Judged
     further_calls: int
 
 
@@ -255,7 +284,7 @@ class _Drawn(NamedTuple):
         rates[rng.choice(alive)] = 0.0
         return rates
 
-    def judge(self, rates: Sequence[float], confirm_runs: int, rules: Gate) -> _Judged:
+    def judge(self, rates: Sequence[float], confirm_runs: int, rules: Gate) -> _Outcome:
         """Return the verdict on a change that leads to these rates."""
         # First the planned runs, so that these are the same numbers for each change.
         rng = random.Random(f"change {self.seed}")  # noqa: S311 - no secret
@@ -272,7 +301,7 @@ class _Drawn(NamedTuple):
             rules=rules,
         )
         calls = sum(len(cell.repeats) + len(cell.main_now) for cell in cells)
-        return _Judged(is_red(compared, rules), calls)
+        return _Outcome(judge(compared, rules), calls)
 
 
 def _drawn_base(
@@ -315,11 +344,14 @@ class Replayed:
         comparisons: how many there were.
         red: how many of them were red.
         left_out: how many reports were not compared, as they look like an outage.
+        partial_cases: how many cases took no part in some of the reports: they were added or edited
+            since, or had no graded run.
     """
 
     comparisons: int
     red: int
     left_out: int
+    partial_cases: int
 
 
 def replay(cells: Sequence[PlannedCell], history: Baseline, rules: Gate) -> Replayed | None:
@@ -355,10 +387,14 @@ def replay(cells: Sequence[PlannedCell], history: Baseline, rules: Gate) -> Repl
         ]
         base = _older(known, reports[age + 1 :])
         compared += 1
-        red += is_red(compare(head, base, confirm_runs=0, rules=rules), rules)
+        red += judge(compare(head, base, confirm_runs=0, rules=rules), rules).red
     if not compared:
         return None
-    return Replayed(comparisons=compared, red=red, left_out=left_out)
+    partial = {cell.case.id for cell in cells if cell.key not in history.cells}
+    for cell, each in known:
+        if any(_runs_in(report, each) is None for report in reports if report.id not in lost):
+            partial.add(cell.case.id)
+    return Replayed(comparisons=compared, red=red, left_out=left_out, partial_cases=len(partial))
 
 
 def _older(known: Sequence[tuple[PlannedCell, History]], reports: Sequence[ReportRef]) -> Baseline:

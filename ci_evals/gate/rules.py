@@ -340,7 +340,7 @@ def _regressions(
     for cells in critical.values():
         text = f"critical: {case_sentence(comparison, cells[0])}"
         yield RuleVerdict("critical", "fail", text, cells=tuple(cell.key for cell in cells))
-    if len({cell.case for cell in others}) > rules.max_regressions:
+    if not rules.allows([cell.case for cell in others]):
         text = regressions_sentence(comparison, others, rules.max_regressions)
         yield RuleVerdict("regressions", red, text, cells=tuple(cell.key for cell in others))
     if waived:

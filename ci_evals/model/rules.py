@@ -1,7 +1,7 @@
 """The rules of a suite: the conditions for merging, and the limits of spending."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
@@ -233,6 +233,15 @@ class Gate(Options):
         """The bars by tag."""
         bars = {tag: self.tag_bar(tag) for tag in self.tags}
         return {tag: bar for tag, bar in bars.items() if bar is not None}
+
+    def allows(self, cases: Collection[str], critical: Collection[str] = ()) -> bool:
+        """Return True if these cases may regress.
+
+        Args:
+            cases: all that regressed, by their ids.
+            critical: those of them that are critical, of which none may.
+        """
+        return not critical and len(set(cases)) <= self.max_regressions
 
     def marks_critical(self, tags: Iterable[str]) -> bool:
         """Return True if cases with one of these tags are critical."""

@@ -75,14 +75,18 @@ def _seen(cases: int, simulated: Simulated) -> str:
         found = "too few to detect that all cases fall, by however much"
         if dead_case is None:
             return found
-        return f"{found}; {one_case} is red in {percent(dead_case)} of pull requests"
-    fall = f"detects a fall of all cases by {_whole_points(simulated.drop)}"
+        return f"{found}; {one_case} is detected in {percent(dead_case)} of pull requests"
+    found = f"detects a fall of all cases by {_whole_points(simulated.drop)}"
     share = "in four of five pull requests"
     if dead_case is None:
-        return f"{fall} {share}"
-    if dead_case >= POWER:
-        return f"{fall}, or {one_case}, {share}"
-    return f"{fall} {share}, and {one_case} in {percent(dead_case)}"
+        found += f" {share}"
+    elif dead_case >= POWER:
+        found += f", or {one_case}, {share}"
+    else:
+        found += f" {share}, and {one_case} in {percent(dead_case)}"
+    if simulated.only_warns:
+        found += ", and only warns"
+    return found
 
 
 def _whole_points(drop: float) -> str:
@@ -97,8 +101,14 @@ def _replayed_sentence(replayed: Replayed) -> str:
     compared = number_of(replayed.comparisons, "comparison")
     text = (
         f"Replayed on the last {reports}, each compared with those before it, this gate would"
-        f" have been red in {replayed.red} of {compared}. Bars and further runs take no part."
+        f" have been red in {replayed.red} of {compared}. Bars, scores and further runs take no"
+        " part."
     )
+    if replayed.partial_cases:
+        text += (
+            f" {number_of(replayed.partial_cases, 'case')} took no part in some reports: added or"
+            " edited since, or without a graded run."
+        )
     if replayed.left_out:
         text += f" Left out, as an outage: {number_of(replayed.left_out, 'report')}."
     return text
@@ -130,9 +140,14 @@ def _basis(power: Power, simulated: Simulated) -> str:
     beside = ""
     if simulated.main_runs:
         beside = ", with main's code beside the change"
+    scores = ""
+    if simulated.without_scores:
+        scores = (
+            " Their runs pass or fail: the scores of graders, by which more is seen, are left out."
+        )
     return (
         f"The first sentence is what the gate said of {drawn} drawn at random{beside}; where"
-        f" nothing changed, {percent(simulated.unchanged)} were red."
+        f" nothing changed, {percent(simulated.unchanged)} were red.{scores}"
         " The table is by a formula: about how far the pass rate of a variant must fall, or be"
         " below its bar, to be seen with a chance of 80 %. Both are for a mean pass rate of"
         f" {rate}, and {between_cases} of the variance of single runs between cases, {source}."

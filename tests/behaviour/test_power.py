@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchmarks.pull_requests import (
     pull_requests,
 )
 from ci_evals.model.report import SuiteReport
+from ci_evals.model.result import Result
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
 
@@ -131,6 +133,7 @@ async def test_reports_are_replayed_against_those_before_them(
         "comparisons": 3,
         "red": red,
         "left_out": 0,
+        "partial_cases": 0,
     }
     text = (await ci_evals(tmp_path, "power", str(suite), *given)).out
     assert f"would have been red in {red} of 3 comparisons" in text
@@ -154,11 +157,14 @@ async def test_a_replay_leaves_out_what_blocks_nothing(tmp_path: Path) -> None:
         ended = await ci_evals(tmp_path, "power", str(suite), *given, "--format", "json")
         return json.loads(ended.out)["replayed"]
 
-    found = {"comparisons": 3, "left_out": 1}
+    found = {"comparisons": 3, "left_out": 1, "partial_cases": 0}
     assert await replayed() == found | {"red": 1}
     assert await replayed(gate={"max_regressions": 1}) == found | {"red": 0}
     critical = {"critical": True}
     assert await replayed(gate={"max_regressions": 1}, first=critical) == found | {"red": 1}
+    warn = {"on_regression": "warn"}
+    assert await replayed(gate=warn) == found | {"red": 0}
+    assert await replayed(gate=warn, first=critical) == found | {"red": 1}
     quarantine = {"quarantine": {"until": "2999-01-01", "reason": "flaky"}}
     assert await replayed(first=quarantine) == found | {"red": 0}
 
@@ -186,3 +192,47 @@ async def test_history_of_another_suite_is_refused(tmp_path: Path) -> None:
     assert ended.code != 0
     assert "is of another suite, 'capitals'" in ended.err
     assert "Traceback" not in ended.err
+
+
+async def test_a_replay_says_how_many_cases_took_part_in_some_reports_only(tmp_path: Path) -> None:
+    names = [f"case {number}" for number in range(10)]
+    write_suite(tmp_path, cases_of([*names, "new"]), name="capitals", providers=AGENT)
+    given: list[str] = []
+    for number in range(4):
+        asks = {}
+        if number < 2:
+            asks = {names[0]: "what it asked before it was edited"}
+        report = report_of(dict.fromkeys(names, "PPPPP"), started_at=1000.0 * number, asks=asks)
+        write_report(tmp_path / f"main-{number}.json", report)
+        given += ["--history", f"main-{number}.json"]
+    shown = await ci_evals(tmp_path, "power", *given, "--format", "json")
+    assert json.loads(shown.out)["replayed"]["partial_cases"] == 2
+    text = (await ci_evals(tmp_path, "power", *given)).out
+    assert "2 cases took no part in some reports: added or edited since" in text
+
+
+async def test_a_gate_that_only_warns_is_not_red(tmp_path: Path) -> None:
+    cases = cases_of(f"case {number}" for number in range(5))
+    found = []
+    for on_regression in ("fail", "warn"):
+        write_suite(tmp_path, cases, runs=3, gate={"on_regression": on_regression})
+        shown = await ci_evals(tmp_path, "power", "--format", "json")
+        found.append(json.loads(shown.out)["simulated"])
+    assert found[1] == found[0] | {"only_warns": True, "unchanged": 0.0}
+    text = (await ci_evals(tmp_path, "power")).out
+    assert "and only warns; about" in text
+
+
+async def test_scores_that_take_no_part_are_mentioned(tmp_path: Path) -> None:
+    names = [f"case {number}" for number in range(5)]
+    write_suite(tmp_path, cases_of(names), name="capitals", providers=AGENT)
+
+    def half(result: Result) -> Result:
+        return replace(result, score=0.5, grades=(replace(result.grades[0], score=0.5),))
+
+    answers = dict.fromkeys(names, "PPP")
+    for edit, mentioned in ((half, True), (lambda result: result, False)):
+        write_report(tmp_path / "main.json", report_of(answers, edit=edit))
+        shown = await ci_evals(tmp_path, "power", "--history", "main.json")
+        assert shown.code == 0, shown.err
+        assert ("the scores of graders" in shown.out) is mentioned

@@ -9,7 +9,14 @@ from ci_evals.reports.tools import render_power
 
 USUAL = power_of("capitals|*", [40], 3, None)
 SIMULATED = Simulated(
-    pull_requests=100, main_runs=True, drop=0.07, dead_case=0.97, unchanged=0.01, further_calls=24.4
+    pull_requests=100,
+    main_runs=True,
+    drop=0.07,
+    dead_case=0.97,
+    only_warns=False,
+    unchanged=0.01,
+    further_calls=24.4,
+    without_scores=False,
 )
 
 
@@ -39,11 +46,13 @@ def test_markdown_is_a_table_that_no_name_breaks() -> None:
 
 def test_json_has_every_number() -> None:
     found = json.loads(
-        render_power(USUAL, SIMULATED, Replayed(comparisons=9, red=0, left_out=0), "json")
+        render_power(
+            USUAL, SIMULATED, Replayed(comparisons=9, red=0, left_out=0, partial_cases=0), "json"
+        )
     )
     assert (found["suite"], found["rate"], found["known_from"]) == ("capitals|*", USUAL.rate, None)
     assert (found["simulated"]["drop"], found["simulated"]["dead_case"]) == (0.07, 0.97)
-    assert found["replayed"] == {"comparisons": 9, "red": 0, "left_out": 0}
+    assert found["replayed"] == {"comparisons": 9, "red": 0, "left_out": 0, "partial_cases": 0}
     assert [(each["cases"], each["runs"]) for each in found["sizes"]] == [
         (e.cases, e.runs) for e in USUAL.sizes
     ]
@@ -58,13 +67,19 @@ def test_a_case_that_dies_unseen_has_its_share() -> None:
 
 
 def test_a_replay_says_what_it_compared_and_what_it_left_out() -> None:
-    text = render_power(USUAL, SIMULATED, Replayed(comparisons=9, red=1, left_out=0), "text")
+    text = render_power(
+        USUAL, SIMULATED, Replayed(comparisons=9, red=1, left_out=0, partial_cases=0), "text"
+    )
     assert "Replayed on the last 10 reports, each compared with those before it, this" in text
-    assert "gate would have been red in 1 of 9 comparisons. Bars and" in text
+    assert "gate would have been red in 1 of 9 comparisons. Bars, scores" in text
     assert "outage" not in text
-    text = render_power(USUAL, SIMULATED, Replayed(comparisons=9, red=1, left_out=2), "text")
+    assert "took no part in some" not in text
+    text = render_power(
+        USUAL, SIMULATED, Replayed(comparisons=9, red=1, left_out=2, partial_cases=1), "text"
+    )
     assert "Replayed on the last 12 reports" in text
     assert "Left out, as an outage: 2 reports." in text
+    assert "1 case took no part in some reports: added or edited since, or without" in text
     assert "Replayed" not in render_power(USUAL, SIMULATED, None, "text")
 
 
@@ -77,10 +92,12 @@ def test_what_no_size_detects_is_a_dash() -> None:
         dead_case=0.2,
         unchanged=0.0,
         further_calls=0.0,
+        only_warns=False,
+        without_scores=False,
     )
     text = render_power(tiny, nothing, None, "text")
     assert "2 cases × 1 run: too few to detect that all cases fall, by however much; one" in text
-    assert "that dies is red in 20 % of pull requests; about 0 further calls" in text
+    assert "that dies is detected in 20 % of pull requests; about 0 further calls" in text
     assert "  -  " in text
     assert "pull requests drawn at random; where nothing changed" in text
 
