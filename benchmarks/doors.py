@@ -47,7 +47,7 @@ DOORS = (
     Door("a pytest session without evals", "import ci_evals.pytest_plugin", 4, 5),
     Door("ci-evals --help", command("--help"), 12, 15),
     Door("ci-evals validate", command("validate"), 75, 75),
-    Door("ci-evals run, one case on a mock", command("run", "--quiet"), 120, 132),
+    Door("ci-evals run, one case on a mock", command("run", "--quiet"), 120, 133),
 )
 
 

@@ -1,6 +1,6 @@
 """`ci-evals explain`: one cell with its runs, its base and the test, as text, Markdown and JSON."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -29,8 +29,9 @@ from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.result import Grade
-from ci_evals.reports.markdown import code, fence, plain
+from ci_evals.reports.markdown import code, difference_lines, fence, plain
 from ci_evals.reports.report_json import stdout_json
+from ci_evals.reports.similar_runs import merge_similar
 from ci_evals.reports.summary import BaseAnswer, Summary
 from ci_evals.reports.view import (
     LINE_CHARACTERS,
@@ -41,6 +42,7 @@ from ci_evals.reports.view import (
     RunView,
     alike,
     asked_text,
+    cell_views,
     grade_facts,
     metadata_lines,
     passage_lines,
@@ -77,7 +79,9 @@ class Explanation:
         here_now, main_now: the passed and graded runs that both sides made in the same minutes;
             None if main has none.
         tallies: the runs on the base, on main now, and here, in words; None if main has none.
-        main_answer: an answer of these runs of main, if one is kept, and where it is from.
+        main_answer: an answer of main, if one is kept, and where it is from: of these runs, or of
+            the newest report of the baseline.
+        nearest_run: the number of the failed run whose answer is nearest to that one.
     """
 
     suite: str
@@ -105,6 +109,7 @@ class Explanation:
     tallies: str | None = None
     main_answer: BaseAnswer | None = None
     main_answer_of: str | None = None
+    nearest_run: int | None = None
 
     @property
     def variant(self) -> str:
@@ -151,6 +156,7 @@ def explanations(
     if base is not None:
         keys = enumerate(base.plan.keys)
         base_cells = {key: number for number, key in keys if base.plan.runs(number)}
+    views = {view.cell: view for view in cell_views(summary)}
     explained = []
     for cell in cells:
         explanation = _explain(summary, cell)
@@ -158,9 +164,14 @@ def explanations(
             key = summary.report.plan.key(cell)
             explanation = _compare(explanation, summary.compared, key)
             answer = summary.before.get(key)
-            if answer is not None and answer.is_now:
-                label = summary.label_of(answer)
-                explanation = replace(explanation, main_answer=answer, main_answer_of=label)
+            if answer is not None:
+                nearest = views[cell].failed_run
+                explanation = replace(
+                    explanation,
+                    main_answer=answer,
+                    main_answer_of=summary.label_of(answer),
+                    nearest_run=None if nearest is None else nearest.first.run,
+                )
             base_cell = base_cells.get(summary.compared.base_key(key))
             if base is not None and base_cell is not None and explanation.kind is not None:
                 runs, asked = _runs_of(base, base_cell), _question(base, base_cell)
@@ -327,12 +338,17 @@ def _run_fields(run: RunView) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A titled part of an explanation: a text, lines, or groups of runs that ended alike."""
+    """A titled part of an explanation: a text or a diff, lines, or groups of runs that ended alike.
+
+    `shown` has the answers of other sections, which are not repeated with the runs.
+    """
 
     title: str
     text: str = ""
+    diff: Sequence[str] = ()
     lines: Sequence[str] = ()
     runs: Sequence[RunView] = ()
+    shown: Collection[str | None] = ()
     left_out: str = ""
 
 
@@ -341,28 +357,45 @@ def _sections(cell: Explanation) -> Iterator[_Section]:
         yield _Section("Asked", cell.asked)
     if cell.asked_on_base and cell.asked_on_base != cell.asked:
         yield _Section("Asked on the base", cell.asked_on_base)
-    yield _section_of_runs("Runs here", cell.runs)
+    shown: list[str | None] = []
     if cell.main_answer is not None:
-        missed = []
-        if cell.main_answer.missed:
-            missed.append(f"{_mark(passed=False)} {cell.main_answer.missed}")
-        text = cell.main_answer.text or "(empty)"
-        yield _Section(f"Answer on {cell.main_answer_of}", text, lines=missed)
+        nearest = [run for run in cell.runs if run.first.run == cell.nearest_run]
+        yield _section_of_answers(cell.main_answer, cell.main_answer_of, nearest)
+        shown = [cell.main_answer.text, *(run.answer for run in nearest)]
+    yield _section_of_runs("Runs here", cell.runs, shown)
     if cell.base_reports:
         lines = [_base_line(entry, cell) for entry in cell.base_reports]
         yield _Section("On the base, report by report", lines=lines)
     if cell.base_runs:
-        yield _section_of_runs("Runs of the newest of them", cell.base_runs)
+        yield _section_of_runs("Runs of the newest of them", cell.base_runs, shown)
 
 
-def _section_of_runs(title: str, runs: Sequence[RunView]) -> _Section:
-    shown = runs[:MOST]
-    planned = alike(run.first for run in shown if not run.confirming)
-    confirming = alike((run.first for run in shown if run.confirming), confirming=True)
+def _section_of_answers(
+    main: BaseAnswer, source: str | None, nearest: Sequence[RunView]
+) -> _Section:
+    """Return main's answer, compared with the nearest one that failed here, if there is one."""
+    missed = []
+    if main.missed:
+        missed.append(f"{_mark(passed=False)} {main.missed}")
+    answer = main.text or "(empty)"
+    for run in nearest:
+        title = f"Answer on {source} (-) and of run {run.first.run} here (+)"
+        here = shorten(run.answer or "(empty)", TEXT_CHARACTERS)
+        if here != answer:
+            return _Section(title, diff=difference_lines(answer, here), lines=missed)
+    return _Section(f"Answer on {source}", answer, lines=missed)
+
+
+def _section_of_runs(
+    title: str, runs: Sequence[RunView], shown: Collection[str | None]
+) -> _Section:
+    """Return the runs of a side; those that ended alike are one, and failed ones come first."""
+    merged = merge_similar(alike(run.first for run in runs[:MOST]))
+    merged.sort(key=lambda run: run.status == "passed")
     more = ""
     if len(runs) > MOST:
         more = f"… and {number_of(len(runs) - MOST, 'more run')} in report.json"
-    return _Section(f"{title} ({len(runs):,})", runs=[*planned, *confirming], left_out=more)
+    return _Section(f"{title} ({len(runs):,})", runs=merged, shown=shown, left_out=more)
 
 
 def _base_line(entry: BaseEvidence, cell: Explanation) -> str:
@@ -392,7 +425,7 @@ def _text_lines(cell: Explanation, *, several_suites: bool) -> Iterator[str]:
     for section in _sections(cell):
         yield ""
         yield _line(section.title)
-        for line in (*section.text.splitlines(), *section.lines):
+        for line in (*section.text.splitlines(), *section.diff, *section.lines):
             yield f"  {_line(line)}"
         for run in section.runs:
             yield f"{_MARKS[run.status]} {_run_line(run)}"
@@ -402,6 +435,8 @@ def _text_lines(cell: Explanation, *, several_suites: bool) -> Iterator[str]:
             if response is not None and response.turns:
                 for line in turn_lines(response):
                     yield f"    {_line(line)}"
+            elif _is_shown(run, section.shown):
+                yield "    answer: see above"
             elif run.answer is not None:
                 yield f"    answer: {_line(run.answer) or '(empty)'}"
             for file in run.files:
@@ -410,6 +445,11 @@ def _text_lines(cell: Explanation, *, several_suites: bool) -> Iterator[str]:
                 yield f"    {_line(line)}"
         if section.left_out:
             yield section.left_out
+
+
+def _is_shown(run: RunView, shown: Collection[str | None]) -> bool:
+    """Return True if the answer of some runs, or one that is like it, stands in another section."""
+    return any(each.answer in shown for each in (run, *run.variations))
 
 
 def _line(text: str) -> str:
@@ -440,21 +480,26 @@ def _paragraphs(cell: Explanation, *, several_suites: bool) -> Iterator[str]:
         yield f"\n**{plain(section.title)}**\n"
         if section.text:
             yield fence(section.text)
+        if section.diff:
+            yield fence("\n".join(section.diff), "diff")
         for line in section.lines:
             yield f"- {plain(line)}"
         for run in section.runs:
-            yield from _details(run)
+            yield from _details(run, section.shown)
         if section.left_out:
             yield f"\n{section.left_out}"
 
 
-def _details(run: RunView) -> Iterator[str]:
+def _details(run: RunView, shown: Collection[str | None]) -> Iterator[str]:
     yield f"<details>\n<summary>{_MARKS[run.status]} {plain(_run_line(run))}</summary>\n"
     for line in _reasons(run):
         yield f"- {code(line)}"
     if left_behind := _left_behind(run):
         yield f"\n{fence(chr(10).join(left_behind))}"
-    yield f"\n{fence(shorten(run.answer or '(nothing)', TEXT_CHARACTERS))}\n"
+    if _is_shown(run, shown):
+        yield "\nThe answer is above.\n"
+    else:
+        yield f"\n{fence(shorten(run.answer or '(nothing)', TEXT_CHARACTERS))}\n"
     for file in run.files:
         yield f"All of it is in {code(file)}.\n"
     if lines := list(_context_lines(run)):
@@ -472,10 +517,6 @@ def _run_line(run: RunView) -> str:
         parts.append(one_line(response.model, NAME_CHARACTERS))
     if response and response.finish_reason:
         parts.append(f"finish reason {one_line(response.finish_reason, NAME_CHARACTERS)}")
-    if run.confirming and len(run.results) == 1:
-        parts.append("confirm run")
-    elif run.confirming:
-        parts.append("confirm runs")
     return ", ".join(parts)
 
 

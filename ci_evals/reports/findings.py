@@ -36,19 +36,20 @@ from ci_evals.gate.wording.rules import quarantine_clause
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
 from ci_evals.model.rules import Gate
+from ci_evals.reports.alike_cases import AlikeCases, alike_cases, cases_by_grader
 from ci_evals.reports.groups import (
     CellGroup,
     ForeignText,
     Group,
     GroupKind,
     Sentence,
-    alike_cases,
     case_subject,
     case_tallies,
     cells_by_group,
     groups_of,
     missed_text,
     on_variant,
+    quoted_answer,
     shared_subject,
     worse_case,
 )
@@ -172,7 +173,11 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
     cases = case_views(cells)
     short = _count_both_sides(summary, cases)
     names = _name_cases(summary, cases)
-    if tags := _shared_tags(summary, cases):
+    broken = case_views(regressed)
+    if answer := _one_answer(broken, "now answer"):
+        short = f"{_count_cases(summary, broken)} broke"
+        names = (*_change_of_rate(summary), *answer)
+    elif tags := _shared_tags(summary, cases):
         names = (*_common_place(summary, cases), ": ", *_name_tags(tags))
     if rule.rule == "waived":
         short += " (waived)" if len(rule.cells) == len(cells) else " (waived or allowed)"
@@ -183,6 +188,32 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
     if summary.gate and summary.gate.max_regressions and rule.rule == "regressions":
         names = (*names, f"; the gate allows {summary.gate.max_regressions}")
     return _head(summary, short, names)
+
+
+def _one_answer(cases: Sequence[CaseView], verb: str) -> Sentence:
+    """Return `: they now answer "I cannot look into that."` if most of the cases give one answer
+    and are too many to be named; else nothing.
+    """
+    broken = [case for case in cases if case.is_broken]
+    if len(broken) <= SOME:
+        return ()
+    largest = max(alike_cases(broken), key=lambda alike: len(alike.cases))
+    if largest.answer is None or 2 * len(largest.cases) <= len(cases):
+        return ()
+    who = "they"
+    if len(largest.cases) < len(cases):
+        who = f"{len(largest.cases):,}"
+    return (f": {who} {verb} ", *quoted_answer(largest.answer))
+
+
+def _change_of_rate(summary: Summary) -> Iterator[str]:
+    """Yield ` (96.4 → 17.1 %)`, the pass rate on the base and here."""
+    comparison, here = summary.compared, summary.report.pass_rate
+    if comparison is None or here is None:
+        return
+    base = comparison.base_rate(comparison.cells)
+    if base is not None:
+        yield f" ({percent_figure(base.rate, here)} → {percent(here, base.rate)})"
 
 
 def _count_both_sides(summary: Summary, worse: Sequence[CaseView]) -> str:
@@ -289,10 +320,14 @@ def _broken(summary: Summary) -> Iterator[str]:
     """Yield the tags that explain the fall of a variant, else the cases that are probably worse."""
     tags = _broken_tags(summary)
     cells = cells_by_group(summary)
-    if tags:
+    cases = case_views([*cells["regressed"], *cells["probably worse"]])
+    if answer := _one_answer(cases, "now answer"):
+        yield f"; {_count_cases(summary, cases)} broke"
+        yield from answer
+    elif tags:
         yield ": "
         yield from _name_tags(tags)
-    elif cases := case_views([*cells["regressed"], *cells["probably worse"]]):
+    elif cases:
         yield f"; {_count_cases(summary, cases)} probably worse"
         yield from _name_cases(summary, cases)
 
@@ -377,7 +412,8 @@ def _missed_bar_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
         return _reason(summary)
     cases = case_views(failed)
     short = f"{_count_cases(summary, cases)} failed"
-    return _head(summary, short, _name_cases(summary, cases), evidence=_evidence(summary))
+    names = _one_answer(cases, "answer") or _name_cases(summary, cases)
+    return _head(summary, short, names, evidence=_evidence(summary))
 
 
 def _missed_on_main_headline(
@@ -394,24 +430,27 @@ def _missed_on_main_headline(
     return _head(summary, short, (f"; {clause}",), evidence=evidence)
 
 
+_WORTH_A_LOOK: Final[tuple[CellGroup, ...]] = ("probably worse", "failing")
+
+
 def _doubt_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
-    """`92.9 % passed, 94 % needed: could be luck; failed some runs: refund, cancel`."""
+    """`92.9 % passed, 94 % needed: could be luck; probably worse: refund, cancel`."""
     rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
     subject = scope_subject(scope, summary.report)
     if scope.kind == "metric":
         short = f"{subject}{rate}, {bar} needed: could be luck"
         return _head(summary, short, evidence=_evidence(summary))
     short = f"{subject}{rate} passed, {bar} needed: could be luck"
-    cells = cells_by_group(summary)
-    below = []
-    for kind in ("probably worse", "failing", "can't tell", "failed some"):
-        below += [cell for cell in cells[kind] if cell.below_bar and covers(scope, cell)]
+    # Cases that only failed a run or two need nothing done, so they are not named.
     names: Sentence = ()
-    if cases := case_views(below):
-        named = _name_cases(summary, cases)
-        names = ("; failed some runs", *named)
-        if not named:
-            names = (f"; {_count_cases(summary, cases)} failed some runs",)
+    cells = cells_by_group(summary)
+    for kind in _WORTH_A_LOOK:
+        below = [cell for cell in cells[kind] if cell.below_bar and covers(scope, cell)]
+        if below:
+            cases = case_views(below)
+            names = _name_cases(summary, cases) or (f": {_count_cases(summary, cases)}",)
+            names = (f"; {kind}", *names)
+            break
     return _head(summary, short, names, evidence=_evidence(summary))
 
 
@@ -501,36 +540,45 @@ ROWS: Final[tuple[CellGroup, ...]] = ("regressed", "probably worse", "failing", 
 
 def _rows(summary: Summary, kind: CellGroup) -> Iterator[CaseRow]:
     cases = case_views(cells_by_group(summary)[kind])
-    groups: Sequence[Sequence[CaseView]] = [[case] for case in cases]
-    # The same reason says most; the same grader is the coarser choice for a list still too long.
+    groups = [AlikeCases([case]) for case in cases]
+    # The same answer or reason says most; the same grader is for a list that is still too long.
     if len(cases) > SOME:
         groups = list(alike_cases(cases))
     if len(groups) > SOME:
-        groups = list(alike_cases(cases, by_grader=True))
+        groups = list(cases_by_grader(cases))
     for alike in groups:
-        reason: Sentence = ()
-        if len(alike) > 1:
-            reason = _shared_reason(alike, is_whole_group=len(alike) == len(cases))
-        yield _row(summary, kind, alike, reason)
+        subject = case_subject(summary, alike.cases[0])
+        if len(alike.cases) > 1:
+            subject = shared_subject(summary, alike.cases)
+            subject = (
+                *subject,
+                *_shared_reason(alike, is_whole_group=len(alike.cases) == len(cases)),
+            )
+        yield _row(summary, kind, alike.cases, subject)
 
 
-def _shared_reason(cases: Sequence[CaseView], *, is_whole_group: bool) -> Sentence:
-    """Return `: contains: does not contain 'refund'`, or `: contains` if the reasons differ."""
-    reasons = {missed_text(case.cells[0]) for case in cases}
+def _shared_reason(alike: AlikeCases, *, is_whole_group: bool) -> Sentence:
+    """`: "I cannot look into that."`, `: no "refund" in the answer`, or `: contains` if the reasons
+    differ.
+    """
+    if alike.answer is not None:
+        return (": ", *quoted_answer(alike.answer))
+    reasons = {missed_text(case.cells[0]) for case in alike.cases}
     if len(reasons) > 1:
-        graders = ", ".join(cases[0].cells[0].failures.graders)
+        graders = ", ".join(alike.cases[0].cells[0].failures.graders)
         return (": ", ForeignText(one_line(graders, _REASON_CHARACTERS)))
     if is_whole_group:
         return ()  # the only entry of the group says it
     return (": ", ForeignText(one_line(reasons.pop(), _REASON_CHARACTERS)))
 
 
-def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView], reason: Sentence) -> CaseRow:
+def _row(
+    summary: Summary, kind: CellGroup, cases: Sequence[CaseView], subject: Sentence
+) -> CaseRow:
     case, first = cases[0], cases[0].cells[0]
-    subject = case_subject(summary, case)
     note = ""
     if len(cases) > 1:
-        subject = (*shared_subject(summary, cases), *reason)
+        pass  # each has a p-value of its own
     elif worse := worse_case(summary, case):
         note = brief_chance(worse.adjusted_p)
     elif first.found and first.found.cleared:

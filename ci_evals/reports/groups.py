@@ -15,6 +15,7 @@ from ci_evals.gate.wording.comparisons import case_finding, tally_text, variants
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.result import Result
+from ci_evals.reports.alike_cases import AlikeCases, alike_cases, kinds_of_answers
 from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.reports.view import (
     FEW,
@@ -38,8 +39,6 @@ from ci_evals.stats.rates import suite_flip_rate
 _CALL_ERRORS: Final = frozenset({"rate_limit", "server", "network", "timeout"})
 """The kinds of errors that make the engine give up a provider after a number of them."""
 
-_FEWEST_ALIKE = 3  # cases that fail for the same reason share an entry from this number on
-
 Tone = Literal["bad", "unsure", "good"]
 
 CellGroup = Literal[
@@ -56,6 +55,9 @@ CellGroup = Literal[
     "others",
 ]
 
+ANSWER_CHARACTERS: Final = 80
+"""The longest answer that a sentence quotes."""
+
 GroupKind = CellGroup | Literal["against", "warnings", "unrecorded", "changed", "over budget"]
 
 _WORSE: Final[tuple[CellGroup, ...]] = ("regressed", "probably worse", "can't tell")
@@ -68,8 +70,14 @@ class ForeignText(str):
     __slots__ = ()
 
 
+class Quotation(ForeignText):
+    """An answer inside a sentence of ours, which each format escapes and puts in quotes."""
+
+    __slots__ = ()
+
+
 Sentence = tuple[str, ...]
-"""A sentence in pieces: our own words as `str`, names and quoted text as `ForeignText`."""
+"""A sentence in pieces: our own words as `str`, names as `ForeignText`, answers as `Quotation`."""
 
 
 def join_sentence(
@@ -80,8 +88,13 @@ def join_sentence(
     """
     pieces = []
     for piece in sentence:
-        show = name if isinstance(piece, ForeignText) else text
-        pieces.append(show(piece))
+        match piece:
+            case Quotation():
+                pieces.append(text(f'"{piece}"'))
+            case ForeignText():
+                pieces.append(name(piece))
+            case _:
+                pieces.append(text(piece))
     return "".join(pieces)
 
 
@@ -200,6 +213,8 @@ def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
     often than there; `flaky` meet their bar, but have failed runs; `errored` have no graded run;
     `others` passed or did not run. Cells in quarantine are in no other group.
 
+    Cells that were not named, but give the answer of regressed ones in most runs, follow these.
+
     Regressed and fixed cells are sorted by certainty, the others by how far their case fell over
     all its variants.
     """
@@ -226,11 +241,32 @@ def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
     for cell in cells.values():
         if cell.case.quarantine is None and cell.key not in placed:
             groups[_group_of(cell, is_explained=is_explained)].append(cell)
+    _join_alike(groups)
     for kind, members in groups.items():
         if kind not in ("regressed", "fixed"):
             _sort_by_fall(summary, members)
     groups["quarantined"] = [cell for cell in cells.values() if cell.case.quarantine is not None]
     return groups
+
+
+def _join_alike(groups: Mapping[CellGroup, list[CellView]]) -> None:
+    """Move cells that broke as regressed ones did, with the same answer, to these.
+
+    One cause is told once: too few runs to name a case are no other cause.
+    """
+    named = {cell.case.id for cell in groups["regressed"]}
+    if not named:
+        return
+    others: tuple[CellGroup, ...] = ("probably worse", "can't tell", "failing")
+    cells = [cell for kind in ("regressed", *others) for cell in groups[kind]]
+    cases = case_views(cells)
+    kinds = kinds_of_answers(cases)
+    broken = {case.case.id for case in cases if case.is_broken and case.case.id in kinds}
+    named_kinds = {kinds[name] for name in broken & named}
+    joined = {name for name in broken - named if kinds[name] in named_kinds}
+    for kind in others:
+        groups["regressed"] += [cell for cell in groups[kind] if cell.case.id in joined]
+        groups[kind][:] = [cell for cell in groups[kind] if cell.case.id not in joined]
 
 
 def _group_of(cell: CellView, *, is_explained: bool) -> CellGroup:
@@ -290,7 +326,7 @@ def _cell_group(
     folded: bool = False,
     remark: str = "",
 ) -> Group:
-    """Return a group with an entry for each case, or for several that failed for one reason."""
+    """Return a group with an entry for each case, or for several that broke alike."""
     cells = cells_by_group(summary)[kind]
     entries: list[GroupItem] = []
     total = 0
@@ -298,12 +334,7 @@ def _cell_group(
         total += 1
         if total > MOST:
             continue  # entries read results from the journal, so the rest is only counted
-        if len(alike) > 1:
-            entries.append(_shared_entry(summary, alike))
-        elif len(alike[0].cells) > 1 or worse_case(summary, alike[0]):
-            entries.append(_case_entry(summary, alike[0]))
-        else:
-            entries.append(_cell_entry(summary, alike[0].cells[0]))
+        entries.append(entry_of(summary, alike))
     return Group(
         kind,
         title,
@@ -316,34 +347,14 @@ def _cell_group(
     )
 
 
-def alike_cases(
-    cases: Sequence[CaseView], *, by_grader: bool = False
-) -> Iterator[Sequence[CaseView]]:
-    """Yield at least `_FEWEST_ALIKE` cases that failed for the same reason together, and each other
-    case alone.
-
-    With `by_grader`, it is enough that the same graders failed.
-    """
-    key = _graders_of_case if by_grader else _cause_of_case
-    for alike in group_by(cases, key):
-        if len(alike) >= _FEWEST_ALIKE:
-            yield alike
-        else:
-            yield from ([case] for case in alike)
-
-
-def _cause_of_case(case: CaseView) -> Hashable:
-    causes = {cell.cause for cell in case.cells}
-    if len(causes) > 1 or None in causes:
-        return case.case.id  # a key that no other case has
-    return causes.pop(), case.critical
-
-
-def _graders_of_case(case: CaseView) -> Hashable:
-    graders = {cell.failures.graders for cell in case.cells}
-    if len(graders) > 1 or () in graders:
-        return case.case.id
-    return graders.pop(), case.critical
+def entry_of(summary: Summary, alike: AlikeCases) -> GroupItem:
+    """Return the entry of a case, or of several that broke alike."""
+    first, *others = alike.cases
+    if others:
+        return _shared_entry(summary, alike)
+    if len(first.cells) > 1 or worse_case(summary, first):
+        return _case_entry(summary, first)
+    return _cell_entry(summary, first.cells[0])
 
 
 def worse_case(summary: Summary, case: CaseView) -> CaseComparison | None:
@@ -427,18 +438,19 @@ def _change_in_runs(summary: Summary, cases: Sequence[CaseView]) -> str:
     return f"{before}, {tally_text(head)} here"
 
 
-def _shared_entry(summary: Summary, cases: Sequence[CaseView]) -> GroupItem:
+def _shared_entry(summary: Summary, alike: AlikeCases) -> GroupItem:
     """`40 cases on agent: no answer from localhost:8000: …`."""
+    cases = alike.cases
     cells = [cell for case in cases for cell in case.cells]
     first = cells[0]
     subject = shared_subject(summary, cases)
     if first.changed:
         subject = (*subject, f", {_change_in_runs(summary, cases)}")
     errors = [cell.failures.error for cell in cells if cell.failures.error]
-    if not errors:
+    if alike.answer is not None or not errors:
         return GroupItem(
             subject,
-            (ForeignText(missed_text(first)),),
+            shared_finding(alike),
             critical=first.is_critical_regression,
             cells=tuple(cells),
             run=first.failed_run,
@@ -453,6 +465,33 @@ def _shared_entry(summary: Summary, cases: Sequence[CaseView]) -> GroupItem:
         cells=tuple(cells),
         frames=tuple(frames_of(error.detail)),
     )
+
+
+def shared_finding(alike: AlikeCases) -> Sentence:
+    """`they now answer "I cannot look into that.": no "refund" in the answer`, or only the reason
+    why the cases failed.
+    """
+    reasons = {missed_text(case.cells[0]) for case in alike.cases}
+    reason = ForeignText(missed_text(alike.cases[0].cells[0]))
+    if alike.answer is None:
+        return (reason,)
+    if not all(case.is_broken for case in alike.cases):
+        who = "failed runs answer "
+    elif alike.cases[0].cells[0].changed:
+        who = "they now answer "
+    else:
+        who = "they answer "
+    answer = (who, *quoted_answer(alike.answer))
+    if len(reasons) > 1:
+        return answer
+    return (*answer, ": ", reason)
+
+
+def quoted_answer(answer: str) -> Sentence:
+    """`"I cannot look into that."`, cut to what a headline has room for."""
+    if not answer:
+        return ("nothing",)
+    return (Quotation(name_of(answer, ANSWER_CHARACTERS)),)
 
 
 def missed_text(cell: CellView) -> str:
@@ -758,7 +797,12 @@ def _in_order(summary: Summary) -> Iterator[Group]:
     yield from _objections(summary)
     if summary.verdict.status == "error":  # the errors are the reason for the verdict
         yield from errored
-    yield _cell_group(summary, "regressed", "Regressed", "regressed case")
+    regressed = cells["regressed"]
+    named = [cell for cell in regressed if cell.is_named]
+    remark = ""
+    if len(named) < len(regressed):
+        remark = f"{len(case_views(named)):,} named, the others give the same answer"
+    yield _cell_group(summary, "regressed", "Regressed", "regressed case", remark=remark)
     if summary.verdict.status != "error":
         yield from errored
     yield _cell_group(

@@ -359,14 +359,16 @@ def fence(text: str, language: str = "text") -> Markdown:
 
 def difference(before: str | None, after: str) -> Markdown:
     """Return both answers as a diff in a fence, or only the new one if they are equal."""
-    new = _lines(after)
-    if before is None:
-        return fence("\n".join(new))
-    old = _lines(before)
-    if old == new:
-        return fence("\n".join(new))
+    if before is None or _lines(before) == _lines(after):
+        return fence("\n".join(_lines(after)))
+    return fence("\n".join(difference_lines(before, after)), "diff")
+
+
+def difference_lines(before: str, after: str) -> list[str]:
+    """Return the lines of a diff of two answers, each behind `-`, `+` or a blank."""
+    old, new = _lines(before), _lines(after)
     _, _, _, *lines = unified_diff(old, new, n=len(old) + len(new), lineterm="")
-    return fence("\n".join(lines), "diff")
+    return lines
 
 
 def _lines(text: str) -> list[str]:
@@ -549,12 +551,17 @@ def _blocks(
     """
     fixed = [row for row in _rows(found) if row.kind == "fixed"]
     shown = []
+    opened = False  # the first answer is seen without a click
     for group in found.groups:
         if group.kind == "fixed" and group.total == len(fixed):
             continue
         if group.kind == "fixed":
             group = replace(group, folded=True)  # noqa: PLW2901
-        blocks = [_block(group, entry, links, asked_characters) for entry in group.entries]
+        blocks = []
+        for entry in group.entries:
+            is_open = not opened and not group.folded and entry.run is not None
+            blocks.append(_block(group, entry, links, asked_characters, is_open=is_open))
+            opened = opened or is_open
         shown.append((group, blocks))
     return shown
 
@@ -567,7 +574,9 @@ def _rows(found: Findings) -> list[CaseRow]:
     return rows
 
 
-def _block(group: Group, entry: GroupItem, links: Links, asked_characters: int) -> Block:
+def _block(
+    group: Group, entry: GroupItem, links: Links, asked_characters: int, *, is_open: bool
+) -> Block:
     is_shared = len(entry.cells) > 1
     cases = case_views(entry.cells)
     in_table = group.kind in ROWS
@@ -601,6 +610,7 @@ def _block(group: Group, entry: GroupItem, links: Links, asked_characters: int) 
     examples = _examples(cases, entry.run, links, asked_characters)
     template = _environment().get_template("entry.md.j2")
     text = template.render(
+        is_open=is_open,
         line=line,
         examples=examples,
         reasons=details,
@@ -625,6 +635,7 @@ class Example:
         base_now: the base gave it in the same minutes.
         base_missed: the unmet expectations of the base's answer.
         is_same: the base gave the same answer.
+        alike: how many of the failed runs gave an answer like this.
         answers: both answers as a diff, or the one that there is.
     """
 
@@ -633,6 +644,7 @@ class Example:
     place: Markdown
     address: Markdown
     bar: str
+    alike: str
     asked: str
     base: str
     base_now: bool
@@ -644,20 +656,16 @@ class Example:
 def _examples(
     cases: Sequence[CaseView], run: RunView, links: Links, asked_characters: int
 ) -> list[Example]:
-    """Return a few cases with different answers, first those with an answer of the baseline."""
-    by_answer: dict[str | None, tuple[CellView, RunView]] = {}
-    for case in cases[:MOST]:
-        cell = case.cells[0]
-        failed = cell.failed_run or run
-        known = by_answer.get(failed.answer)
-        if known is None or (_has_base(cell) and not _has_base(known[0])):
-            by_answer[failed.answer] = cell, failed
-    chosen = sorted(by_answer.values(), key=lambda shown: not _has_base(shown[0]))
-    return [_example(cell, failed, links, asked_characters) for cell, failed in chosen[:FEW]]
+    """Return a few cases whose answers are not alike, first those with an answer of the base."""
+    if len(cases) == 1:
+        return [_example(cases[0].cells[0], run, links, asked_characters)]
+    from ci_evals.reports.similar_answers import group_alike
 
-
-def _has_base(cell: CellView) -> bool:
-    return cell.before is not None
+    cells = [case.cells[0] for case in cases[:MOST]]
+    shown = [(cell, cell.failed_run or run) for cell in cells]
+    shown.sort(key=lambda example: example[0].before is None)
+    kinds = group_alike(shown, lambda example: example[1].answer or "")
+    return [_example(*kind[0], links, asked_characters) for kind in kinds[:FEW]]
 
 
 def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) -> Example:
@@ -677,6 +685,7 @@ def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) 
         place=links.to_place(cell.case),
         address=links.to_page(cell.address),
         bar=bar,
+        alike=_alike_clause(cell),
         asked=abridge(asked_text(cell.case, run.first), asked_characters),
         base=base,
         base_now=base_now,
@@ -684,6 +693,18 @@ def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) 
         is_same=before == answer,
         answers=difference(before, answer),
     )
+
+
+def _alike_clause(cell: CellView) -> str:
+    """`all 17 failed runs alike`, `14 of 17 failed runs alike`; empty if they differ."""
+    failures = cell.failures
+    if failures.runs < 2 or not failures.alike:
+        return ""
+    if failures.alike == failures.runs == 2:
+        return "both failed runs alike"
+    if failures.alike == failures.runs:
+        return f"all {failures.runs:,} failed runs alike"
+    return f"{failures.alike:,} of {failures.runs:,} failed runs alike"
 
 
 def _basis(fact: SourceSentence | str) -> Markdown:

@@ -31,8 +31,16 @@ from ci_evals.reports.saved import (
     records_of,
     restore,
 )
+from ci_evals.reports.similar_answers import nearest
 from ci_evals.reports.summary import BaseAnswer, Note, Summary
-from ci_evals.reports.view import LINE_CHARACTERS, TEXT_CHARACTERS, answer_text, reasons_of
+from ci_evals.reports.view import (
+    LINE_CHARACTERS,
+    MANY,
+    TEXT_CHARACTERS,
+    answer_text,
+    cell_views,
+    reasons_of,
+)
 
 MAX_REPORT_BYTES: Final = 1 << 30
 MAX_ANSWERS: Final = 300
@@ -251,8 +259,8 @@ def with_answers(summary: Summary) -> Summary:
     """Return the summary with the base's answers for cells that changed or failed.
 
     Where main ran a cell in the same minutes, its answer is one of these runs; elsewhere, it is
-    from the newest report. A missing answer must not cost the verdict, so files that cannot be
-    read are left out.
+    from the newest report. Of several, it is the one that is nearest to an answer that failed here.
+    A missing answer must not cost the verdict, so files that cannot be read are left out.
     """
     comparison = summary.compared
     if comparison is None:
@@ -260,15 +268,30 @@ def with_answers(summary: Summary) -> Summary:
     cells = _cells_to_compare(comparison)
     answers = _answers_of_main(comparison, cells)
     others = [cell for cell in cells if cell.key not in answers]
-    return replace(summary, before=_answers_of_report(comparison, others) | answers)
+    answers |= _answers_of_report(comparison, others)
+    views = {view.key: view for view in cell_views(summary)}
+    before = {}
+    for key, of_base in answers.items():
+        failed_here = views[key].results("failed", most=MANY)
+        before[key] = _nearest(of_base, failed_here)
+    return replace(summary, before=before)
+
+
+def _nearest(answers: Sequence[BaseAnswer], failed_here: Sequence[Result]) -> BaseAnswer:
+    """Return the answer of the base that is nearest to one that failed here, else the first."""
+    position = 0
+    if len(answers) > 1 and failed_here:
+        here = [_beginning(result) for result in failed_here]
+        position, _ = nearest([answer.text for answer in answers], here)
+    return answers[position]
 
 
 def _answers_of_main(
     comparison: Comparison, cells: Iterable[CellComparison]
-) -> dict[CellKey, BaseAnswer]:
-    """Return an answer of main in the same minutes, by the name of the cell here.
+) -> dict[CellKey, Sequence[BaseAnswer]]:
+    """Return answers of main in the same minutes, by the name of the cell here.
 
-    It is one that passed, unless main fails the case now, too.
+    They are those that passed, unless none did or main fails the case now, too.
     """
     main = comparison.main_now
     wanted = {comparison.base_key(cell.key): cell for cell in cells if cell.main_now.graded}
@@ -288,26 +311,26 @@ def _answers_of_main(
                 by_run.setdefault(key, {})[result.run] = answer
     except StorageError:
         return {}
-    answers = {}
+    answers: dict[CellKey, Sequence[BaseAnswer]] = {}
     for key, runs in by_run.items():
         cell = wanted[key]
         # Earlier runs are those of main's plan.
         made = [runs[run] for run in sorted(runs)][-cell.main_now.graded :]
         passed = [answer for answer in made if not answer.missed]
         failed = [answer for answer in made if answer.missed]
-        in_order = passed + failed
         if cell.cleared:
-            in_order = failed + passed
-        answers[cell.key] = in_order[0]
+            answers[cell.key] = failed or passed
+        else:
+            answers[cell.key] = passed or failed
     return answers
 
 
 def _answers_of_report(
     comparison: Comparison, cells: Sequence[CellComparison]
-) -> dict[CellKey, BaseAnswer]:
-    """Return an answer of the newest report, by the name of the cell here.
+) -> dict[CellKey, Sequence[BaseAnswer]]:
+    """Return answers of the newest report, by the name of the cell here.
 
-    Answers that passed are preferred.
+    They are those that passed, unless none did.
     """
     if comparison.baseline.source is None or not cells:
         return {}
@@ -316,21 +339,27 @@ def _answers_of_report(
     except StorageError:
         return {}
     numbers = {base.plan.key(cell): cell for cell in range(len(base.plan))}
-    answers: dict[CellKey, BaseAnswer] = {}
+    answers: dict[CellKey, Sequence[BaseAnswer]] = {}
     for cell in cells:
         number = numbers.get(comparison.base_key(cell.key))
         if number is None:
             continue
-        for part in (base, base.confirmation):
-            if part is None or cell.key in answers:
-                continue
-            statuses: tuple[Status, ...] = ("passed", "failed")
-            for status in statuses:
-                result = next(part.results(part.indices(status, (number,))), None)
-                if result is not None:
-                    answers[cell.key] = BaseAnswer(text=_beginning(result))
-                    break
+        statuses: tuple[Status, ...] = ("passed", "failed")
+        for status in statuses:
+            found = _answers_with(base, number, status)
+            if found:
+                answers[cell.key] = found
+                break
     return answers
+
+
+def _answers_with(report: SuiteReport, cell: int, status: Status) -> list[BaseAnswer]:
+    """Return the answers of a cell's runs that ended with `status`, the confirm runs last."""
+    results: list[Result] = []
+    for part in (report, report.confirmation):
+        if part is not None:
+            results += part.results(part.indices(status, (cell,)))
+    return [BaseAnswer(text=_beginning(result)) for result in results[:MANY]]
 
 
 def _beginning(result: Result) -> str:

@@ -31,7 +31,15 @@ from ci_evals.gate.wording.comparisons import tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.reports.findings import CaseRow, Findings, findings
-from ci_evals.reports.groups import ForeignText, Group, GroupItem, GroupKind, Tone, join_sentence
+from ci_evals.reports.groups import (
+    ForeignText,
+    Group,
+    GroupItem,
+    GroupKind,
+    Quotation,
+    Tone,
+    join_sentence,
+)
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import (
     MAX_LABELS_SHOWN,
@@ -564,7 +572,9 @@ def _entry(entry: GroupItem, group: Group) -> Parts:
     if entry.critical:
         text.append("critical ", color)
     for piece in entry.text:
-        if isinstance(piece, ForeignText):
+        if isinstance(piece, Quotation):
+            text.append(f'"{piece}"', "bold")
+        elif isinstance(piece, ForeignText):
             text.append(_name(piece), "bold")
         else:
             text.append(piece)

@@ -21,6 +21,7 @@ from ci_evals.format import (
     run_numbers,
     score,
     seconds,
+    shorten,
     span,
     usd,
     visible,
@@ -309,6 +310,13 @@ def turn_lines(response: Response) -> Iterator[str]:
         yield f"assistant: {_response_text(turn.response)}"
 
 
+def _last_text(response: Response) -> str:
+    """Return the answer of a run; of a conversation, the last one."""
+    if response.turns:
+        return _response_text(response.turns[-1].response)
+    return _response_text(response)
+
+
 def _response_text(response: Response) -> str:
     return _with_calls(response.output, response.calls_made)
 
@@ -464,6 +472,9 @@ class Failures:
         cause: a key of the reason that all runs share, answers aside; None if they differ.
         graders: the names of the graders that failed.
         error: the first error that left a run without an answer.
+        answer: the beginning of the first answer that more than half of the runs gave alike; None
+            if they differ.
+        alike: the number of these runs.
     """
 
     runs: int = 0
@@ -472,6 +483,8 @@ class Failures:
     cause: Hashable = None
     graders: tuple[str, ...] = ()
     error: RunError | None = None
+    answer: str | None = None
+    alike: int = 0
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> "Failures":
@@ -480,6 +493,7 @@ class Failures:
         reasons: Counter[str] = Counter()
         causes: set[Hashable] = set()
         graders: set[str] = set()
+        answers: list[str] = []
         error = None
         runs = 0
         for result in results:
@@ -490,10 +504,13 @@ class Failures:
             if result.error is None:
                 causes.add(tuple(reason.missed for reason in of_run))
                 graders.update(grade.grader for grade in result.grades if not grade.passed)
+                if result.response is not None:
+                    answers.append(shorten(_last_text(result.response), TEXT_CHARACTERS))
             else:
                 causes.add(same_reason(result.error))
                 error = error or result.error
             runs += 1
+        answer, alike = _common_answer(answers, runs)
         return cls(
             runs=runs,
             missed=tuple(missed.most_common()),
@@ -501,6 +518,8 @@ class Failures:
             cause=causes.pop() if len(causes) == 1 else None,
             graders=tuple(sorted(graders)),
             error=error,
+            answer=answer,
+            alike=alike,
         )
 
     @property
@@ -525,6 +544,20 @@ class Failures:
         if len(counted) > most:
             lines.append(f"… and {number_of(len(counted) - most, 'other reason')}")
         return lines
+
+
+def _common_answer(answers: Sequence[str], runs: int) -> tuple[str | None, int]:
+    """Return the first of the answers that more than half of the runs gave alike, and their number;
+    None and 0 if there is no such answer.
+    """
+    largest: Sequence[str] = answers
+    if len(set(answers)) > 1:
+        from ci_evals.reports.similar_answers import group_alike
+
+        largest = max(group_alike(answers, str), key=len)
+    if 2 * len(largest) <= runs:
+        return None, 0
+    return largest[0], len(largest)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -574,7 +607,7 @@ class CellView(ReportedCell):
     @property
     def marked_outcome(self) -> CellOutcome:
         """The outcome in report.html, where a regressed cell has failed even above its bar."""
-        if self.found is not None and self.found.kind == "regressed":
+        if self.is_named:
             return "failed"
         return self.outcome
 
@@ -649,10 +682,14 @@ class CellView(ReportedCell):
         return self.found.renamed_from
 
     @property
+    def is_named(self) -> bool:
+        """Return True if the comparison named it: it regressed."""
+        return self.found is not None and self.found.kind == "regressed"
+
+    @property
     def is_critical_regression(self) -> bool:
         """Return True if its regression alone makes the gate red."""
-        found = self.found
-        return found is not None and found.kind == "regressed" and found.critical
+        return self.found is not None and self.is_named and self.found.critical
 
     @cached_property
     def address(self) -> str:
@@ -712,8 +749,18 @@ class CellView(ReportedCell):
 
     @cached_property
     def failed_run(self) -> RunView | None:
-        """The first failed run, if there is one."""
-        return self.run("failed")
+        """The failed run whose answer is nearest to the base's, or the first one without that."""
+        if self.before is None:
+            return self.run("failed")
+        results = self.results("failed", most=MANY)
+        if not results:
+            return None
+        runs = [RunView((result,)) for result in results]
+        answers = [run.answer or "" for run in runs]
+        from ci_evals.reports.similar_answers import nearest
+
+        _, position = nearest([self.before.text], answers)
+        return runs[position]
 
     def run(self, status: Status) -> RunView | None:
         """Return the first run with this status, if there is one."""
@@ -825,6 +872,12 @@ class CaseView:
         """The runs that main made of its cells in the same minutes as some here."""
         found = [cell.found for cell in self.cells if cell.found is not None]
         return add_tallies([each.main_now for each in found])
+
+    @property
+    def is_broken(self) -> bool:
+        """Return True if most of its runs here failed."""
+        head = self.head
+        return 2 * head.passed < head.graded
 
     @property
     def fall(self) -> float:

@@ -91,11 +91,13 @@ def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
 
 
 def with_own_reason(result: Result) -> Result:
-    """The result, with a unique reason if it failed: equal failures share one entry."""
+    """The result; if it failed, with a reason and an answer that no other case has."""
     if result.status != "failed":
         return result
+    number = "".join(filter(str.isdigit, result.case))
     return replace(
         result,
+        response=Response(number or result.case),
         grades=(grade_of(passed=False, reason=f"does not contain {result.case!r}", got="'Lyon'"),),
     )
 

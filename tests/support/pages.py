@@ -338,7 +338,7 @@ def many_failures() -> Summary:
         number = int(result.case.split()[1])
         reason = "mentions a competitor" if number % 100 == 0 else reasons[number % 3]
         wrong = grade_of(passed=False, reason=reason, got=f"'Answer {number}'")
-        return replace(result, grades=(wrong,), response=Response(f"Answer {number}. {USUAL}"))
+        return replace(result, grades=(wrong,), response=Response(str(number)))
 
     names = many((497, "FFF"), (103, "PPP"), prefix="ticket")
     return summarize(

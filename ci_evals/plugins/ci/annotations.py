@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ci_evals.format import name_of, number_of
+from ci_evals.format import name_of, number_of, percent
 from ci_evals.gate.run_errors import same_reason
+from ci_evals.model.case import Case
+from ci_evals.reports.alike_cases import AlikeCases, alike_cases
 from ci_evals.reports.drift import drift_alarms, drift_command, drift_details, drift_sentence
 from ci_evals.reports.findings import findings
-from ci_evals.reports.groups import cells_by_group, join_sentence
+from ci_evals.reports.groups import cells_by_group, entry_of, join_sentence
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.view import CellView, group_by, reasons_of
+from ci_evals.reports.view import FEW, SOME, CaseView, CellView, case_views, group_by, reasons_of
 
 Level = Literal["error", "warning", "notice"]
 
@@ -55,26 +57,40 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
             lines = [drift_sentence(summary, alarm), *drift_details(alarm), drift_command(alarm)]
             yield Annotation("warning", "\n".join(filter(None, lines)), title="Drift")
     level: Level = "error" if verdict.status == "fail" else "warning"
-    failing = [*groups["failing"], *groups["still failing"]]
+    failing = [*groups["failing"]]
+    if not groups["regressed"]:  # else that explains the verdict
+        failing += groups["still failing"]
     for word, worse in (("Regressed", groups["regressed"]), ("Failing", failing)):
-        for cells in group_by(worse, _cause):
-            finding = cells[0].finding
-            if len(cells) > 1:
-                finding = f"{_extent(summary, cells)} without an answer"
-            yield _annotation(summary, level, word, cells, finding)
+        for alike in _annotated_together(case_views(worse)):
+            entry = entry_of(summary, alike)
+            message = [join_sentence(entry.finding), *entry.missed[:FEW]]
+            if len(alike.cases) == 1:
+                message.append(f"report.html#{alike.cases[0].cells[0].address}")
+            title = f"{word}: {join_sentence(entry.subject)}"
+            yield _annotation(level, alike.cases[0].case, title, message)
+    for tag in findings(summary).broken_tags:
+        before = percent(tag.base_rate, tag.head_rate)
+        here = percent(tag.head_rate, tag.base_rate)
+        yield Annotation(level, f"pass rate {before} → {here}", title=f"Fell: tag {tag.tag}")
     for cells in group_by(groups["errored"], _reason):
-        finding = cells[0].tally
-        if len(cells) > 1:
-            finding = f"{_extent(summary, cells)} without a graded run"
-        yield _annotation(summary, "warning", "No verdict", cells, finding)
+        yield _annotation_without_verdict(summary, cells)
 
 
-def _cause(cell: CellView) -> Hashable:
-    """Return a key that cells share if all their runs ended without an answer for one reason."""
-    error = cell.common_error
-    if error is None:
-        return cell.key
-    return cell.variant, same_reason(error)
+def _annotated_together(cases: Sequence[CaseView]) -> Iterator[AlikeCases]:
+    """Yield each case alone, but together those without an answer, and many that broke alike."""
+    if len(cases) > SOME:
+        yield from alike_cases(cases)
+    else:
+        yield from map(AlikeCases, group_by(cases, _cause))
+
+
+def _cause(case: CaseView) -> Hashable:
+    """Return a key that cases share if all their runs ended without an answer for one reason."""
+    errors = {cell.common_error for cell in case.cells}
+    reasons = {same_reason(error) for error in errors if error is not None}
+    if None in errors or len(reasons) != 1:
+        return case.case.id
+    return tuple(case.variants), reasons.pop()
 
 
 def _reason(cell: CellView) -> Hashable:
@@ -85,23 +101,23 @@ def _reason(cell: CellView) -> Hashable:
     return same_reason(result.error)
 
 
-def _annotation(
-    summary: Summary, level: Level, word: str, cells: Sequence[CellView], finding: str
-) -> Annotation:
-    """Return the annotation of cells at the line of the first one."""
+def _annotation_without_verdict(summary: Summary, cells: Sequence[CellView]) -> Annotation:
+    """Return the annotation of cells without a graded run, at the line of the first one."""
     first = cells[0]
-    case = first.case
-    title = f"{word}: {case.id}"
+    title = f"No verdict: {first.case.id}"
     if len(summary.report.plan.variants) > 1:
         title += f" on {first.variant}"
-    message = [finding]
-    results = first.results("failed", most=1) or first.results("errored", most=1)
-    if results:
-        message.append(reasons_of(results[0])[0].text)
-    if len(cells) > 1:
-        title += f" and {len(cells) - 1:,} more"
+    (errored,) = first.results("errored", most=1)
+    reason = reasons_of(errored)[0].text
+    if len(cells) == 1:
+        message = [first.tally, reason, f"report.html#{first.address}"]
     else:
-        message.append(f"report.html#{first.address}")
+        title += f" and {len(cells) - 1:,} more"
+        message = [f"{_extent(summary, cells)} without a graded run", reason]
+    return _annotation("warning", first.case, title, message)
+
+
+def _annotation(level: Level, case: Case, title: str, message: Sequence[str]) -> Annotation:
     # CI systems show annotations only at files of the repository.
     file = None if Path(case.file).is_absolute() else case.file
     return Annotation(level, "\n".join(message), file, case.line, title)

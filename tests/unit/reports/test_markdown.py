@@ -92,9 +92,10 @@ def test_no_column_says_of_every_variant_that_nothing_failed_or_errored() -> Non
 def test_the_table_of_variants_fits_into_a_comment(
     which: str, request: pytest.FixtureRequest
 ) -> None:
-    before_cases = re.split("\n(?:###|<details>)", text_of(request.getfixturevalue(which)))[0]
-    assert "| variant |" in before_cases
-    assert max(excess_px(page(before_cases), (810,))) <= 0
+    _, figures = text_of(request.getfixturevalue(which)).split("\n### Figures\n")
+    before_lists = figures.split("\n###")[0]
+    assert "| variant |" in before_lists
+    assert max(excess_px(page(before_lists), (810,))) <= 0
 
 
 @pytest.mark.parametrize(
@@ -112,10 +113,7 @@ def test_the_table_of_variants_fits_into_a_comment(
         (
             "PPPF",
             Gate(min_pass_rate=0.9),
-            (
-                "## 🟡 75\xa0% passed, 90\xa0% needed: could be luck; failed some runs:"
-                " <code>capital</code>\n\nPass rate 75\xa0% is"
-            ),
+            ("## 🟡 75\xa0% passed, 90\xa0% needed: could be luck\n\nPass rate 75\xa0% is"),
         ),
         ("EEEE", None, "## ⚠️ Not checked: agent refused all 4 runs (429)\n"),
     ],
@@ -131,7 +129,7 @@ def test_hostile_text_is_only_text(hostile: Summary) -> None:
     rest = outside_of_code(text)
     assert not [active for active in ACTIVE if active in re.sub(r"&#\d+;", "", rest)]
     assert (
-        rest.count("<details>")
+        rest.count("<details")
         == rest.count("</details>")
         == rest.count("<summary>")
         == rest.count("</summary>")
@@ -151,8 +149,8 @@ def test_every_row_of_a_table_has_its_columns(hostile: Summary) -> None:
 
 def test_a_details_block_is_left_open_for_markdown(flights: Summary) -> None:
     text = text_of(flights)
-    assert re.findall(r"</summary>\n(.*)\n", text) == [""] * text.count("<details>")
-    assert re.findall(r"(.*)\n</details>", text) == [""] * text.count("<details>")
+    assert re.findall(r"</summary>\n(.*)\n", text) == [""] * text.count("<details")
+    assert re.findall(r"(.*)\n</details>", text) == [""] * text.count("<details")
 
 
 def test_cases_that_fail_always_come_before_flaky_ones() -> None:
@@ -174,7 +172,7 @@ def test_a_summary_stays_below_the_limit_and_counts_what_it_leaves_out() -> None
     tags = {f"{number} {longest}": 1.0 for number in range(300)}
     gate = Gate(min_pass_rate=0.5, tags=tags)
     text = text_of(summarize(report, gate))
-    shown = text.count("<details>")
+    shown = text.count("<details")
     assert len(text.encode()) < markdown.MAX_BYTES
     assert shown > 20
     assert "… and 100 more failing cases in report.json" in text

@@ -132,7 +132,7 @@ def test_a_case_in_the_command_stays_one_word() -> None:
 
 
 def test_only_what_is_worse_than_before_can_be_accepted() -> None:
-    assert "or merge: the next comparison" in html_of(pages.support_bot())
+    assert "or merge, and the next comparison" in html_of(pages.support_bot())
     assert "or lower the bar that is missed" in html_of(pages.policy_change())
     assert "Intended?" not in html_of(pages.many_failures())
 
