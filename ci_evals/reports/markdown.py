@@ -1,6 +1,7 @@
 """summary.md and the comment: findings as Markdown of limited size, foreign text inert."""
 
 import re
+import textwrap
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +65,7 @@ MAX_BYTES: Final = 900_000
 
 _MAX_ROWS = 50  # of a table
 _DIFF_LINES = 60
+_DIFF_CHARACTERS = 96  # of a line, about the width of a comment
 _BRIEF_CHARACTERS = 60  # of a reason in an entry's line, or of a name in the headline
 _ASKED_CHARACTERS = 600  # of a question in the comment
 _SENTENCE_CHARACTERS = 1000
@@ -372,13 +374,11 @@ def difference_lines(before: str, after: str) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    every = text.rstrip("\n").split("\n")
-    lines = []
-    for line in every[:_DIFF_LINES]:
-        if len(line) > LINE_CHARACTERS:
-            lines.append(f"{line[:LINE_CHARACTERS]}…")
-        else:
-            lines.append(line)
+    """Return the first lines of an answer, the long ones wrapped: a diff does not wrap them."""
+    every: list[str] = []
+    for line in text.rstrip("\n").split("\n"):
+        every += textwrap.wrap(line, _DIFF_CHARACTERS, replace_whitespace=False) or [""]
+    lines = every[:_DIFF_LINES]
     left_out = len(every) - len(lines)
     if left_out:
         lines.append(f"… ({left_out:,} more lines)")

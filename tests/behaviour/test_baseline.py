@@ -126,7 +126,8 @@ async def test_where_more_look_worse_than_are_confirmed_the_headline_says_at_lea
     questions = [f"q{n}" for n in range(40)]
 
     def write(answer: str) -> None:
-        agent = {"name": "agent", "type": "mock", "answers": dict.fromkeys(questions, answer)}
+        answers = {question: f"{answer} {question}" for question in questions}
+        agent = {"name": "agent", "type": "mock", "answers": answers}
         cases = [{"id": q, "input": q, "expect": [{"contains": "right"}]} for q in questions]
         write_suite(tmp_path, cases, providers=[agent], runs=3, gate=GATE)
 

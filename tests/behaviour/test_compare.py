@@ -328,7 +328,7 @@ async def test_a_regression_is_named_compared_offline_and_explained(tmp_path: Pa
     why = await ci_evals(tmp_path, "explain", "greeting", "--baseline", "main")
     assert why.code == 0
     assert "10 of 10 on the baseline, 0 of 17 here" in why.out
-    assert "runs 4 to 17 failed alike" in why.out
+    assert "runs 1 to 17 failed alike" in why.out
     misspelt = await ci_evals(tmp_path, "explain", "greetin")
     assert misspelt.code == 2
     assert "did you mean 'greeting'?" in misspelt.err

@@ -94,7 +94,7 @@ STYLE: Final = """
 body { margin: 0; background: #fff; color: #1f2328;
   font: 14px/1.5 -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif,
   "Noto Color Emoji"; }
-.comment { width: 780px; margin: 12px; border: 1px solid #d1d9e0; border-radius: 6px;
+.comment { max-width: 780px; margin: 12px; border: 1px solid #d1d9e0; border-radius: 6px;
   overflow-wrap: break-word; }
 .author { background: #f6f8fa; border-bottom: 1px solid #d1d9e0; padding: 8px 16px;
   border-radius: 6px 6px 0 0; color: #59636e; }
@@ -127,11 +127,12 @@ a { color: #0969da; } sub { line-height: 1.6; }
 
 
 def page(markdown: str) -> str:
-    """A page that shows a comment as GitHub does, its first foldable part unfolded."""
-    html = _colored(shown(markdown).html).replace("<details>", "<details open>", 1)
+    """A page that shows a comment as GitHub does."""
+    html = _colored(shown(markdown).html)
     author = "<b>github-actions</b> bot commented"
     return (
-        f"<!doctype html><meta charset=utf-8><style>{STYLE}</style>"
+        "<!doctype html><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"<style>{STYLE}</style>"
         f"<div class=comment><div class=author>{author}</div><div class=body>{html}</div></div>"
     )
 

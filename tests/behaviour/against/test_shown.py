@@ -111,7 +111,8 @@ def answer(question, request):
     assert f"Answer on {name_of_main(shop)} now (-) and of run 1 here (+):" in summary
     assert "-bread, says main in run 5\n+no idea\n" in summary
     explained = await ci_evals(shop.folder, "explain", "bread")
-    assert f"Answer on {label}\n  bread, says main in run 5\n" in explained.out
+    title = f"Answer on {label} (-) and of run 1 here (+)"
+    assert f"{title}\n  -bread, says main in run 5\n  +no idea\n" in explained.out
 
 
 async def test_what_main_fails_now_too_is_shown_with_an_answer_that_failed(tmp_path: Path) -> None:
@@ -129,7 +130,8 @@ async def test_what_main_fails_now_too_is_shown_with_an_answer_that_failed(tmp_p
     summary = text_in(shop.folder / RESULTS / "summary.md")
     assert f"It failed on {name_of_main(shop)}, too: <code>{missed}</code>" in summary
     explained = await ci_evals(shop.folder, "explain", "bread")
-    assert f"Answer on {label}\n  main cannot look\n  ✗ {missed}\n" in explained.out
+    title = f"Answer on {label} (-) and of run 1 here (+)"
+    assert f"{title}\n  -main cannot look\n  +change cannot look\n  ✗ {missed}\n" in explained.out
 
 
 async def test_a_secret_in_mains_answer_is_in_no_report(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import comments
 import pytest
 from browser import browser, excess_px
 from factories import report_of, with_own_reason
@@ -75,27 +76,25 @@ def test_errors_come_first_where_they_leave_no_verdict() -> None:
         assert text.index("### ⚠️ Errored (1)") < text.index("<summary><b><code>wrong</code></b>")
 
 
-def test_no_column_says_of_every_variant_that_nothing_failed_or_errored() -> None:
-    for cells, columns in (
+def test_no_figure_says_of_every_variant_that_nothing_failed_or_errored() -> None:
+    for cells, shown in (
         ("PPP", []),
-        ("PPF", ["pass@3<br>pass^3", "failed"]),
-        ("PEE", ["errored"]),
+        ("PPF", ["1 failed", "pass@3 100\xa0%", "pass^3 0\xa0%"]),
+        ("PEE", ["2 errored"]),
     ):
-        lines = text_of(summary_of({"capital": cells})).splitlines()
-        head = next(line for line in lines if line.startswith("| variant"))
-        expected = ["variant", "pass rate", *columns, "cost", "latency p50", "latency p95"]
-        assert head == f"| {' | '.join(expected)} |"
+        _, figures = text_of(summary_of({"capital": cells})).split("### Figures")
+        assert re.findall(r"<sub>(\d failed|\d errored|pass[@^].*?)</sub>", figures) == shown
 
 
 @pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
-@pytest.mark.parametrize("which", ["flights", "changed", "regressed"])
-def test_the_table_of_variants_fits_into_a_comment(
-    which: str, request: pytest.FixtureRequest
-) -> None:
-    _, figures = text_of(request.getfixturevalue(which)).split("\n### Figures\n")
-    before_lists = figures.split("\n###")[0]
-    assert "| variant |" in before_lists
-    assert max(excess_px(page(before_lists), (810,))) <= 0
+@pytest.mark.parametrize("name", comments.SITUATIONS)
+def test_no_table_of_a_comment_is_wider_than_a_phone(name: str) -> None:
+    unfolded = page(comments.text_of(comments.SITUATIONS[name]())).replace(
+        "<details>", "<details open>"
+    )
+    without_answers = re.sub("<pre.*?</pre>", "", unfolded, flags=re.DOTALL)
+    assert "<table>" in without_answers
+    assert max(excess_px(without_answers, (390, 1280))) <= 0
 
 
 @pytest.mark.parametrize(
@@ -243,8 +242,8 @@ def test_fences_in_an_answer_do_not_end_it() -> None:
 
 def test_long_answers_are_cut_by_lines_and_say_so() -> None:
     shown = difference(None, "\n".join(["x" * 1_000, *"y" * 99])).splitlines()
-    assert shown[1] == "x" * 300 + "…"
-    assert shown[-2] == "… (40 more lines)"
+    assert shown[1:12] == ["x" * 96] * 10 + ["x" * 40], "a fence does not wrap"
+    assert shown[-2] == "… (50 more lines)"
 
 
 # Documents in little room.
