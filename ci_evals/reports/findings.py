@@ -173,7 +173,8 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
     cases = case_views(cells)
     short = _count_both_sides(summary, cases)
     names = _name_cases(summary, cases)
-    broken = case_views(regressed)
+    worse = case_views([*regressed, *cells_by_group(summary)["probably worse"]])
+    broken = [case for case in worse if case.is_broken]
     if answer := _one_answer(broken, "now answer"):
         short = f"{_count_cases(summary, broken)} broke"
         names = (*_change_of_rate(summary), *answer)
@@ -191,14 +192,14 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
 
 
 def _one_answer(cases: Sequence[CaseView], verb: str) -> Sentence:
-    """Return `: they now answer "I cannot look into that."` if most of the cases give one answer
-    and are too many to be named; else nothing.
+    """Return `: they now answer "I cannot look into that."` if half of the cases or more give one
+    answer and are too many to be named; else nothing.
     """
     broken = [case for case in cases if case.is_broken]
     if len(broken) <= SOME:
         return ()
     largest = max(alike_cases(broken), key=lambda alike: len(alike.cases))
-    if largest.answer is None or 2 * len(largest.cases) <= len(cases):
+    if largest.answer is None or 2 * len(largest.cases) < len(cases):
         return ()
     who = "they"
     if len(largest.cases) < len(cases):

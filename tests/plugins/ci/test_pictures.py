@@ -5,11 +5,13 @@ from pathlib import Path
 from xml.dom import minidom
 
 from factories import QUESTION, RIGHT, WRONG
-from screenshots import comment_texts, page_text, terminal_picture
+from PIL import Image
+from screenshots import comment_texts, digest, page_text, sources, terminal_picture
 
 from benchmarks.pictures import FOLDER, read_rules, write_pictures
 
 ROOT = Path(__file__).resolve().parents[3]
+IMAGES = ROOT / "docs" / "images"
 
 
 def test_the_pictures_in_the_docs_are_those_that_the_code_draws(tmp_path: Path) -> None:
@@ -28,6 +30,16 @@ def test_every_image_is_shown_somewhere() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     images = [path.name for path in ROOT.glob("docs/images/*")]
     assert [name for name in images if name.replace("-dark.png", ".png") not in text] == []
+
+
+def test_pictures_of_comments_and_pages_show_what_is_posted() -> None:
+    shown = {}
+    for path in IMAGES.glob("*.png"):
+        with Image.open(path) as image:
+            shown[path.stem] = image.info.get("shows")
+    expected = {name: digest(html) for name, html in sources().items()}
+    assert shown == expected, "run `make images`"
+    assert (IMAGES / "terminal.svg").read_text() == terminal_picture(), "run `make images`"
 
 
 def test_every_picture_in_the_repository_is_xml() -> None:

@@ -4,6 +4,7 @@ Needs Chromium and a font with emoji.
 """
 
 import asyncio
+import hashlib
 import io
 import re
 import sys
@@ -18,6 +19,7 @@ from browser import Tab, browsing
 from github_markdown import page
 from joint_comments import several_suites
 from PIL import Image, ImageChops
+from PIL.PngImagePlugin import PngInfo
 from rendered import html_of
 from rich.console import Console
 from rich.text import Text
@@ -28,6 +30,12 @@ MOST_BYTES: Final = 200_000
 _COMMENT_SIZE: Final = (806, 1700)
 _IN_THE_DARK: Final = ("regression", "pass")
 """The comments that pages of the docs show, and so need in the dark, too."""
+_PAGES: Final = {
+    "page": ("", "light", 1240, 1250),
+    "page-dark": ("", "dark", 1240, 1250),
+    "page-phone": ("#case=lost-package", "light", 400, 900),
+}
+"""What is looked at in a report.html, in which colours, and the width and height of the window."""
 
 
 def main(folder: Path) -> None:
@@ -45,14 +53,24 @@ async def take_pictures(scratch: Path, folder: Path) -> None:
         for name, text in comment_texts().items():
             source = scratch / f"{name}.html"
             source.write_text(page(text), encoding="utf-8")
-            await take_comment(tab, source.as_uri(), "light", folder / f"comment-{name}.png")
+            await take_comment(tab, source, "light", folder / f"comment-{name}.png")
             if name in _IN_THE_DARK:
-                await take_comment(
-                    tab, source.as_uri(), "dark", folder / f"comment-{name}-dark.png"
-                )
+                await take_comment(tab, source, "dark", folder / f"comment-{name}-dark.png")
         source = scratch / "report.html"
         source.write_text(page_text(), encoding="utf-8")
-        await take_pages(tab, source.as_uri(), folder)
+        await take_pages(tab, source, folder)
+
+
+def sources() -> Mapping[str, str]:
+    """Return the page that each picture shows, by the name of the picture."""
+    pictured = {f"comment-{name}": page(text) for name, text in comment_texts().items()}
+    pictured |= {f"comment-{name}-dark": pictured[f"comment-{name}"] for name in _IN_THE_DARK}
+    return pictured | dict.fromkeys(_PAGES, page_text())
+
+
+def digest(html: str) -> str:
+    """Return what a picture says about the page that it shows, so that it is known to be old."""
+    return hashlib.sha256(html.encode()).hexdigest()
 
 
 def comment_texts() -> Mapping[str, str]:
@@ -86,27 +104,22 @@ def terminal_picture() -> str:
     )
 
 
-async def take_comment(tab: Tab, url: str, scheme: str, path: Path) -> None:
+async def take_comment(tab: Tab, source: Path, scheme: str, path: Path) -> None:
     """Take a picture of a comment, as GitHub shows it."""
     await tab.prefer(scheme)
     await tab.resize(*_COMMENT_SIZE)
-    await tab.open(url)
-    save(cropped(await picture(tab)), path)
+    await tab.open(source.as_uri())
+    save(cropped(await picture(tab)), path, source)
 
 
-async def take_pages(tab: Tab, url: str, folder: Path) -> None:
+async def take_pages(tab: Tab, source: Path, folder: Path) -> None:
     """Take pictures of a report.html: its top in light and in dark, and a case on a phone."""
-    views = {  # what is looked at, in which colours, in a window of which size
-        "page": ("", "light", 1240, 1250),
-        "page-dark": ("", "dark", 1240, 1250),
-        "page-phone": ("#case=lost-package", "light", 400, 900),
-    }
-    for name, (fragment, scheme, width, height) in views.items():
+    for name, (fragment, scheme, width, height) in _PAGES.items():
         await tab.prefer(scheme)
         await tab.resize(width, height, scale=2)
         await tab.open("about:blank")
-        await tab.open(url + fragment)
-        save(await picture(tab), folder / f"{name}.png")
+        await tab.open(source.as_uri() + fragment)
+        save(await picture(tab), folder / f"{name}.png", source)
 
 
 async def picture(tab: Tab) -> Image.Image:
@@ -114,8 +127,8 @@ async def picture(tab: Tab) -> Image.Image:
     return Image.open(io.BytesIO(await tab.picture())).convert("RGB")
 
 
-def save(image: Image.Image, path: Path) -> None:
-    picture = optimized(image)
+def save(image: Image.Image, path: Path, source: Path) -> None:
+    picture = optimized(image, digest(source.read_text(encoding="utf-8")))
     assert len(picture) < MOST_BYTES, f"{path.name}: {len(picture):,} bytes"
     path.write_bytes(picture)
     print(f"{path}: {len(picture):,} bytes")  # noqa: T201  a script
@@ -129,9 +142,11 @@ def cropped(image: Image.Image) -> Image.Image:
     return image.crop((0, 0, image.width, min(image.height, box[3] + 12)))
 
 
-def optimized(image: Image.Image) -> bytes:
+def optimized(image: Image.Image, shows: str) -> bytes:
     out = io.BytesIO()
-    image.quantize(200, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    info = PngInfo()
+    info.add_text("shows", shows)
+    image.quantize(200, dither=Image.Dither.NONE).save(out, "PNG", optimize=True, pnginfo=info)
     return out.getvalue()
 
 
