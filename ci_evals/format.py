@@ -367,6 +367,16 @@ def quote(value: Any, limit: int = 200) -> str:
     return visible(shown)
 
 
+def cite(value: Any, limit: int = 60) -> str:
+    """Quote a value inside a sentence for people: a text in double quotes on one line, any other
+    value as JSON.
+    """
+    if isinstance(value, str):
+        return f'"{one_line(value, limit)}"'
+    # Escaped line breaks within JSON are single spaces, too.
+    return re.sub(r"(?<!\\)(?:\\[nrt])+", " ", quote(value, limit))
+
+
 _JSON = json.JSONEncoder(ensure_ascii=False, skipkeys=True, check_circular=False, default=str)
 
 

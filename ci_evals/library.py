@@ -1,6 +1,5 @@
 """The report of the Python API: inspect, slice, save, load and compare results."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from ci_evals.reports.read import baseline_of, read_baseline, read_report, read_
 from ci_evals.reports.saved import SavedReport
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.variants import Standing, rank, variant_reports
-from ci_evals.reports.view import input_text, reasons_of
+from ci_evals.reports.view import Failures, input_text
 from ci_evals.suite.problems import unknown
 
 _INPUT_CHARACTERS = 100
@@ -205,19 +204,16 @@ class Report:
             score = percent(self._report.mean_score((cell.cell,)))
             runs = f"{cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}"
             lines.append(f"  {question}: {runs}, score {score}")
-            for reason, count in self._reasons(cell).most_common(_MOST_REASONS):
-                lines.append(f"    {number_of(count, 'run')}: {reason}")
+            for reason, count in self._failures(cell).reasons[:_MOST_REASONS]:
+                lines.append(f"    {number_of(count, 'run')}: {reason.text}")
         return "\n".join(lines)
 
-    def _reasons(self, cell: ReportedCell) -> Counter[str]:
-        """Count the reasons why runs of a cell did not pass."""
-        reasons: Counter[str] = Counter()
+    def _failures(self, cell: ReportedCell) -> Failures:
+        """Return the reasons why runs of a cell did not pass."""
         if cell.counts.passed == cell.counts.graded + cell.counts.errored:
-            return reasons
-        for result in self._report.results(self.plan.indices(cell.cell)):
-            if result.status != "passed":
-                reasons.update(reason.text for reason in reasons_of(result))
-        return reasons
+            return Failures()
+        results = self._report.results(self.plan.indices(cell.cell))
+        return Failures.of(result for result in results if result.status != "passed")
 
     # Saving and comparing.
 

@@ -20,7 +20,7 @@ from ci_evals.format import duration, join_first, name_of, one_line, without_com
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import RunRecord
-from ci_evals.model.result import Result
+from ci_evals.model.result import Result, reason_of
 from ci_evals.streams import ERASE_VIEW, columns_of, rows_of, say
 
 BAR_INTERVAL_S = 0.2
@@ -28,7 +28,7 @@ LINE_INTERVAL_S = 5.0
 BAR_WIDTH = 30
 NARROWEST_BAR = 8
 MAX_LINES = 5
-_REASON_CHARACTERS = 120
+_REASON_CHARACTERS = 200
 
 
 class Watched(Protocol):
@@ -117,7 +117,7 @@ class Watch:
     def failures(self) -> Iterator[str]:
         """Yield a line for each of the latest failed cells.
 
-        A reason is not repeated: `✗ refund on gpt: contains: does not contain 'refund'`, then
+        A reason is not repeated: `✗ refund on gpt: no "refund" in the answer: "We issue …"`, then
         `✗ cancel on gpt: the same`.
         """
         several = len(self._run.plan.variants) > 1
@@ -127,12 +127,12 @@ class Watch:
             line = f"{mark} {name_of(result.case)}"
             if several:
                 line += f" on {name_of(Variant(result.provider, result.prompt))}"
-            reason = one_line(_reason_of(result), _REASON_CHARACTERS)
-            if reason and reason == before:
+            missed, text = _reason_of(result)
+            if missed and missed == before:
                 line += ": the same"
-            elif reason:
-                line += f": {reason}"
-            before = reason
+            elif missed:
+                line += f": {one_line(text, _REASON_CHARACTERS)}"
+            before = missed
             yield without_commands(line)
 
     def judging(self) -> str:
@@ -174,14 +174,18 @@ class Watch:
         return describe(self._run, self._went_on - self._started, self._before, now - self._went_on)
 
 
-def _reason_of(result: Result) -> str:
-    """Return why a run did not pass: its error, or the first grader that failed."""
+def _reason_of(result: Result) -> tuple[str, str]:
+    """Return why a run did not pass, without and with its answer: its error, or the first grader
+    that failed.
+    """
     if result.error is not None:
-        return result.error.message or result.error.kind
+        message = result.error.message or result.error.kind
+        return message, message
     for grade in result.grades:
         if not grade.passed:
-            return f"{grade.grader}: {grade.sentence}"
-    return ""
+            reason = reason_of(grade, result.response)
+            return reason.missed, reason.text
+    return "", ""
 
 
 async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ci_evals import registry
 from ci_evals.errors import GradingError
-from ci_evals.format import abridge, one_line, quote
+from ci_evals.format import abridge, one_line
 from ci_evals.javascript import JavaScriptError
 from ci_evals.model.fields import Bool, Name, NonEmpty, NonNegative, OneOrMore, Options, Share
 from ci_evals.model.grading import Finding, Models
@@ -208,28 +208,28 @@ class Composite(GraderOptions):
 
 
 class EmptyTransformError(Exception):
-    """The answer has nothing for a transform to return; `got` is what it has instead."""
-
-    def __init__(self, reason: str, value: Any) -> None:
-        super().__init__(reason)
-        self.got = quote(value)
+    """The answer has nothing for a transform to return."""
 
 
-def passed(reason: str, score: float = 1.0, *, got: str | None = None) -> Finding:
-    """Return the finding of an expectation that is met."""
-    return Finding(passed=True, score=score, reason=reason, got=got)
+def passed(reason: str, score: float = 1.0, *, sentence: str | None = None) -> Finding:
+    """Return the finding of an expectation that is met.
+
+    Under `not_`, `reason` and `sentence` tell of a failure, so they say what is the case.
+    """
+    return Finding(passed=True, score=score, reason=reason, sentence=sentence)
 
 
-def failed(reason: str, score: float = 0.0, *, got: str | None = None) -> Finding:
+def failed(reason: str, score: float = 0.0, *, sentence: str | None = None) -> Finding:
     """Return the finding of an expectation that is not met.
 
     Args:
         reason: what is missing, without any part of the answer, so that equal failures have equal
-            reasons.
+            reasons: `people is not 2`.
         score: from 0 to 1.
-        got: what the answer has instead, quoted.
+        sentence: the same with what the answer has: `people is "two", expected 2`. None if that
+            is the whole answer; lines without the answer then quote its beginning.
     """
-    return Finding(passed=False, score=score, reason=reason, got=got)
+    return Finding(passed=False, score=score, reason=reason, sentence=sentence)
 
 
 def find_texts(texts: Iterable[str], output: str, *, ignore_case: bool) -> list[str]:
@@ -240,15 +240,22 @@ def find_texts(texts: Iterable[str], output: str, *, ignore_case: bool) -> list[
     return re.findall(expression, output, re.IGNORECASE)
 
 
-def inconclusive(reason: str, *, got: str | None = None, detail: str | None = None) -> Finding:
+def inconclusive(reason: str, *, sentence: str | None = None, detail: str | None = None) -> Finding:
     """Return the finding of an expectation that could not be checked: it fails, even under `not_`.
 
     Args:
         reason: what is missing or was raised.
-        got: what the answer has instead, quoted.
+        sentence: the same with what the answer has, as in `failed`.
         detail: the stack of the exception.
     """
-    return Finding(passed=False, score=0.0, reason=reason, got=got, detail=detail, conclusive=False)
+    return Finding(
+        passed=False,
+        score=0.0,
+        reason=reason,
+        sentence=sentence,
+        detail=detail,
+        conclusive=False,
+    )
 
 
 def too_slow(timeout_s: float) -> GradingError:
@@ -256,15 +263,15 @@ def too_slow(timeout_s: float) -> GradingError:
     return GradingError(f"no verdict within {timeout_s:g} s; raise the grader's `timeout_s`")
 
 
-def ended_by(error: WorkerEndedError, answer: Answer) -> Finding:
+def ended_by(error: WorkerEndedError) -> Finding:
     """Return the finding of code that ended its own process instead of judging."""
     detail = None
     if error.stderr:
         detail = abridge(error.stderr, MAX_STACK_CHARACTERS)
-    return inconclusive(error.ending, got=quote(answer.output), detail=detail)
+    return inconclusive(error.ending, detail=detail)
 
 
-def thrown_by(error: JavaScriptError, answer: Answer) -> Finding:
+def thrown_by(error: JavaScriptError) -> Finding:
     """Return the finding of JavaScript that threw something while it judged an answer.
 
     Raises:
@@ -276,7 +283,7 @@ def thrown_by(error: JavaScriptError, answer: Answer) -> Finding:
         text = f"{text} ({error.place})"
     if error.setup or error.denied:
         raise GradingError(f"it threw {text}", detail=stack) from error
-    return inconclusive(f"threw {text}", got=quote(answer.output), detail=stack)
+    return inconclusive(f"threw {text}", detail=stack)
 
 
 def reaches(score: float, threshold: float) -> bool:
@@ -284,11 +291,12 @@ def reaches(score: float, threshold: float) -> bool:
     return score >= threshold - _TOLERANCE
 
 
-def judge_similarity(subject: str, similarity: float, threshold: float, output: str) -> Finding:
+def judge_similarity(subject: str, similarity: float, threshold: float) -> Finding:
     """Compare a similarity with a threshold; the score is the similarity from 0 to 1."""
     score = min(1.0, max(0.0, similarity))
-    got = f"{similarity:.3f}"
+    actual = f"{subject} is {similarity:.3f}"
     if reaches(similarity, threshold):
-        return passed(f"{subject} is at least {threshold:g}", score, got=got)
+        reason = f"{subject} is at least {threshold:g}"
+        return passed(reason, score, sentence=f"{actual}, no less than {threshold:g}")
     reason = f"{subject} is less than {threshold:g}"
-    return failed(reason, score, got=f"{got}: {quote(output)}")
+    return failed(reason, score, sentence=f"{actual}, at least {threshold:g} needed")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci_evals.format import one_line, quote
+from ci_evals.format import cite, one_line
 from ci_evals.graders.json_text import ABSENT, Mismatch, first_difference
 from ci_evals.model.fields import Options
 from ci_evals.model.response import ToolCall
@@ -28,13 +28,13 @@ class ExpectedCall(Options):
             return
         for key, value in self.arguments.items():
             given = actual.arguments.get(key, ABSENT)
-            difference = first_difference(value, given, f"argument {one_line(key, 60)}")
+            difference = first_difference(value, given, one_line(key, 60))
             if difference is not None:
                 yield difference
         if not ignore_extra_args:
             for key, value in actual.arguments.items():
                 if key not in self.arguments:
-                    yield Mismatch(f"argument {one_line(key, 60)}", ABSENT, value)
+                    yield Mismatch(one_line(key, 60), ABSENT, value)
 
     def fits(self, actual: ToolCall, *, ignore_extra_args: bool) -> bool:
         """Return True if a call is for the expected tool and has the expected arguments."""
@@ -91,11 +91,25 @@ def pair_in_any_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
 
 
 def describe_call(call: ToolCall | ExpectedCall) -> str:
-    """Return a call for a reason: `book({"to": "Paris"})`."""
-    name = one_line(call.name, 80)
-    if call.arguments is None:
+    """Return a call for a reason: `"book" with {"to": "Paris"}`."""
+    name = cite(call.name)
+    if not call.arguments:
         return name
-    return f"{name}({quote(call.arguments)})"
+    return f"{name} with {cite(call.arguments)}"
+
+
+def describe_absence(wanted: str, made: Sequence[ToolCall]) -> tuple[str, str | None]:
+    """Return the reason for a call that was not made, and the sentence with what was called:
+    `no call of "refund" (called: search, book)`. Without any call, the answer says what was done.
+
+    Args:
+        wanted: the expected call, described.
+        made: the calls that were made.
+    """
+    if not made:
+        return f"no call of {wanted}, nor of any other tool", None
+    reason = f"no call of {wanted}"
+    return reason, f"{reason} (called: {names_of(made)})"
 
 
 def names_of(calls: Sequence[ToolCall | ExpectedCall], separator: str = ", ") -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import StringConstraints
 
-from ci_evals.format import quote
+from ci_evals.format import cite, quote
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.json_text import read_json, strip_fence
 from ci_evals.jsonpath import find_all, path_problems
@@ -66,16 +66,21 @@ class Classify(GraderOptions):
         if self.path or self.scores:
             data = _read(output)
         named = self._find_label(output, data)
-        label, predicted = "no label", NONE
+        predicted = NONE
         if named is not None:
             predicted = self._normalize(named)
-            label = quote(predicted, _LONGEST_LABEL)
         scores = self._scores(data, predicted)
         classified = Classified(self.task, self.label, predicted, scores or None)
         if predicted == self.label:
-            return replace(passed(f"labelled {label}"), classified=classified)
-        reason = f"labelled {label}, expected {quote(self.label)}"
-        return replace(failed(reason, got=quote(output)), classified=classified)
+            return replace(passed(f"the label is {cite(self.label)}"), classified=classified)
+        if predicted == NONE:
+            finding = failed(f"no label in the answer, expected {cite(self.label)}")
+        else:
+            finding = failed(
+                f"the label is not {cite(self.label)}",
+                sentence=f"the label is {cite(predicted)}, expected {cite(self.label)}",
+            )
+        return replace(finding, classified=classified)
 
     def _find_label(self, output: str, data: Any) -> str | None:
         """Return the label in the spelling of the answer."""

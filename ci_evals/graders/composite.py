@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ci_evals.format import number_of
 from ci_evals.graders.base import Composite, failed, passed, reaches
 from ci_evals.graders.scoring import score_of
 from ci_evals.model.grading import Finding
@@ -25,9 +24,8 @@ class AllOf(Composite):
         if self.threshold is not None:
             return _against_threshold("score", score, self.threshold, wrong)
         if not wrong:
-            return passed(f"all of {len(grades)} passed", score)
-        graders = number_of(len(grades), "grader")
-        return failed(f"{len(wrong)} of {graders} did not pass: {_reasons(wrong)}", score)
+            return passed(f"all {len(grades)} checks passed", score)
+        return _failed(f"{len(wrong)} of {len(grades)} checks failed", score, wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +44,35 @@ class AnyOf(Composite):
             return _against_threshold("best score", score, self.threshold, weighty)
         for grade in weighty:
             if grade.passed:
-                return passed(f"{grade.grader}: {grade.reason}", score, got=grade.got)
-        return failed(f"none of {len(weighty)} passed: {_reasons(weighty)}", score)
+                reason, sentence = grade.introduce(grade.reason), None
+                if grade.sentence is not None:
+                    sentence = grade.introduce(grade.sentence)
+                return passed(reason, score, sentence=sentence)
+        return _failed(f"none of {len(weighty)} checks passed", score, weighty)
 
 
 def _against_threshold(
     noun: str, score: float, threshold: float, wrong: Sequence[Grade]
 ) -> Finding:
     """Judge a score; `wrong` are the grades that explain a low one."""
-    got = f"{score:.2f}"
+    actual = f"{noun} {score:.2f}"
     if reaches(score, threshold):
-        return passed(f"{noun} at least the threshold of {threshold:g}", score, got=got)
-    reason = f"{noun} below the threshold of {threshold:g}"
-    if wrong:
-        reason = f"{reason}: {_reasons(wrong)}"
-    return failed(reason, score, got=got)
+        reason = f"{noun} of at least {threshold:g}"
+        return passed(reason, score, sentence=f"{actual}, no less than {threshold:g}")
+    sentence = f"{actual}, at least {threshold:g} needed"
+    return _failed(f"{noun} below {threshold:g}", score, wrong, sentence=sentence)
 
 
-def _reasons(grades: Sequence[Grade]) -> str:
-    return "; ".join(f"{grade.grader}: {grade.reason}" for grade in grades)
+def _failed(
+    reason: str, score: float, wrong: Sequence[Grade], *, sentence: str | None = None
+) -> Finding:
+    """Return the finding of a missed condition with the reasons of the grades that explain it."""
+    if any(grade.sentence is not None for grade in wrong):
+        sentence = sentence or reason
+    reasons = "; ".join(grade.introduce(grade.reason) for grade in wrong)
+    texts = "; ".join(grade.introduce(grade.text) for grade in wrong)
+    if reasons:
+        reason = f"{reason}: {reasons}"
+    if sentence is not None and texts:
+        sentence = f"{sentence}: {texts}"
+    return failed(reason, score, sentence=sentence)

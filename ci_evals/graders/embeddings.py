@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import TypeAdapter
 
 from ci_evals.errors import GradingError
-from ci_evals.format import quote
+from ci_evals.format import cite, quote
 from ci_evals.graders.base import ModelGrader, failed, judge_similarity
 from ci_evals.model.fields import NonEmpty, Share
 from ci_evals.model.grading import Finding, Models
@@ -33,14 +33,15 @@ class EmbeddingSimilar(ModelGrader):
     async def grade_with(self, answer: Answer, models: Models) -> Finding:
         output = answer.response.output
         if not output.strip():
-            return failed("the answer is empty")
+            reason = "the answer is empty"
+            return failed(reason, sentence=reason)
         original = answer.request
         # The time-out is that of the model's own settings.
         request = Request([output, self.value], (), original.case, original.run, timeout_s=0.0)
         response = await models.ask(self, request)
         similarity = _cosine(response.output)
-        subject = f"cosine similarity to {quote(self.value)}"
-        return judge_similarity(subject, similarity, self.threshold, output)
+        subject = f"cosine similarity to {cite(self.value)}"
+        return judge_similarity(subject, similarity, self.threshold)
 
 
 @cache

@@ -4,14 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ci_evals.format import quote
+from ci_evals.format import cite
 from ci_evals.graders.base import GraderOptions, failed, find_texts, passed
-from ci_evals.graders.json_text import first_difference, judge_json
+from ci_evals.graders.json_text import cite_both, first_difference, judge_json
 from ci_evals.model.fields import Bool
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-
-_CONTEXT = 40  # characters to show before the first difference of long texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Equals(GraderOptions):
         if not isinstance(self.value, str):
             return judge_json(output, self._compare_data)
         if output == self.value or self._normalize(output) == self._normalize(self.value):
-            return passed(f"equals {quote(self.value)}")
+            return passed(f"the answer is {cite(self.value)}")
         return _text_difference(self.value, output)
 
     def find_in(self, output: str) -> Iterable[str]:
@@ -47,8 +45,8 @@ class Equals(GraderOptions):
     def _compare_data(self, data: Any) -> Finding:
         difference = first_difference(self.value, data)
         if difference is None:
-            return passed(f"equals {quote(self.value)}")
-        return failed(difference.reason, got=difference.got)
+            return passed(f"the answer is {cite(self.value)}")
+        return failed(difference.reason, sentence=difference.sentence)
 
     def _normalize(self, text: str) -> str:
         if self.trim:
@@ -59,23 +57,15 @@ class Equals(GraderOptions):
 
 
 def _text_difference(expected: str, actual: str) -> Finding:
-    reason = f"expected {quote(expected)}"
-    if expected.strip() == actual.strip():
-        reason = f"only white space differs, which `trim: true` accepts: {reason}"
-    elif expected.casefold() == actual.casefold():
-        reason = f"only case differs, which `ignore_case: true` accepts: {reason}"
-    elif expected[: 2 * _CONTEXT] == actual[: 2 * _CONTEXT]:
-        return _late_difference(expected, actual)
-    return failed(reason, got=quote(actual))
-
-
-def _late_difference(expected: str, actual: str) -> Finding:
-    """Show two texts with a long common start from shortly before their first difference."""
-    at = 0
-    for want, got in zip(expected, actual, strict=False):
-        if want != got:
-            break
-        at += 1
-    start = at - _CONTEXT
-    reason = f"differs from character {at + 1} on: expected …{quote(expected[start:])}"
-    return failed(reason, got=f"…{quote(actual[start:])}")
+    reason = f"the answer is not {cite(expected)}"
+    if expected.split() == actual.split():
+        reason = f"{reason}: only white space differs"
+        if expected.strip() == actual.strip():
+            reason = f"{reason}, which `trim: true` accepts"
+        return failed(reason, sentence=reason)
+    wanted, found = cite_both(expected, actual)
+    sentence = f"the answer is {found}, expected {wanted}"
+    if expected.casefold() == actual.casefold():
+        hint = "only case differs, which `ignore_case: true` accepts"
+        return failed(f"{reason}: {hint}", sentence=f"{sentence}: {hint}")
+    return failed(reason, sentence=sentence)

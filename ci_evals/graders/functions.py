@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, overload
 
 from ci_evals.errors import ConfigError, Problem
-from ci_evals.format import one_line, quote
+from ci_evals.format import cite, one_line, quote
 from ci_evals.graders.base import REASON_CHARACTERS, failed, inconclusive, passed, reaches, too_slow
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
@@ -172,7 +172,7 @@ class FunctionGrader:
         try:
             return self._read(returned)
         except _NoJudgementError as error:
-            return inconclusive(f"{self.name} {error}", got=error.got)
+            return inconclusive(f"{self.name} {error}", sentence=f"{self.name} {error.sentence}")
 
     def _read(self, returned: Any) -> Finding:
         """Convert a judgement into a finding."""
@@ -207,11 +207,13 @@ class FunctionGrader:
         if self.threshold is not None:
             lowest = self.threshold
             hint = ""
-        got = f"{score:.3g}"
+        actual = f"{self.name} gave {score:.3g}"
         if reaches(score, lowest):
-            return passed(f"{self.name} gave a score of at least {lowest:g}", float(score), got=got)
-        reason = f"{self.name} gave a score below {lowest:g}{hint}"
-        return failed(reason, float(score), got=got)
+            reason = f"{self.name} gave at least {lowest:g}"
+            return passed(reason, float(score), sentence=f"{actual}, no less than {lowest:g}")
+        reason = f"{self.name} gave less than {lowest:g}{hint}"
+        sentence = f"{actual}, at least {lowest:g} needed{hint}"
+        return failed(reason, float(score), sentence=sentence)
 
     def _read_mapping(self, returned: Mapping[Any, Any]) -> Finding:
         """Read `passed`, `score` and `reason`; a misspelt key must not go unnoticed."""
@@ -237,23 +239,28 @@ class FunctionGrader:
             text = f"returned a mapping with neither passed nor score: it must return {_JUDGEMENT}"
             raise _NoJudgementError(text, returned)
         if reason:
-            finding = replace(finding, reason=reason, got=None)
+            finding = replace(finding, reason=reason, sentence=None)
         return self._hold_to_threshold(finding)
 
     def _hold_to_threshold(self, finding: Finding) -> Finding:
         """Fail a passed verdict whose score is below the declared threshold."""
         if self.threshold is None or not finding.passed or reaches(finding.score, self.threshold):
             return finding
-        below = f"{self.name} gave a score below {self.threshold:g}, got {finding.score:.3g}"
-        return replace(finding, passed=False, reason=f"{below}: {finding.sentence}", got=None)
+        reason = f"{self.name} gave less than {self.threshold:g}: {finding.reason}"
+        actual = f"{self.name} gave {finding.score:.3g}, at least {self.threshold:g} needed"
+        sentence = f"{actual}: {finding.text}"
+        return replace(finding, passed=False, reason=reason, sentence=sentence)
 
 
 class _NoJudgementError(Exception):
-    """A function returned something other than a judgement; `got` describes it."""
+    """A function returned something other than a judgement; `sentence` says what."""
 
     def __init__(self, message: str, returned: Any) -> None:
         super().__init__(message)
-        self.got = f"{one_line(type(returned).__name__)} {quote(returned)}"
+        self.sentence = f"{message}: it returned {cite(returned)}"
+        if not isinstance(returned, str | int | float):
+            kind = one_line(type(returned).__name__)
+            self.sentence = f"{message}: it returned a {kind}, {cite(returned)}"
 
 
 def _check_verdict(verdict: Any) -> None:

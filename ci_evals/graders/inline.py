@@ -15,7 +15,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ci_evals.errors import exception_text
-from ci_evals.format import one_line, quote
+from ci_evals.format import one_line
 from ci_evals.graders.base import failed, inconclusive
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
@@ -49,10 +49,10 @@ def compile_code(source: str) -> Callable[[Any, Answer], Any]:
         try:
             value = judge(output, answer, request.case.vars, request.input, context_of(answer))
         except AssertionError as error:
-            return _failed_assertion(error, output, source)
+            return _failed_assertion(error, source)
         except json.JSONDecodeError as error:
             if isinstance(output, str) and error.doc.strip() == output.strip():
-                return inconclusive("is not JSON", got=f"{quote(output)}: {error}")
+                return inconclusive("the answer is not JSON")
             raise
         if isinstance(value, re.Match):
             return True
@@ -111,14 +111,14 @@ def _check_names(function: str) -> None:
         tables += table.get_children()
 
 
-def _failed_assertion(error: AssertionError, output: Any, source: str) -> Finding:
+def _failed_assertion(error: AssertionError, source: str) -> Finding:
     """Return the finding of an assertion in the suite's code; raise one of other code again."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     if last.filename != CODE_IN_SUITE or last.lineno is None:
         raise error
     lines = textwrap.dedent(source).splitlines()
     reason = exception_text(error) or lines[last.lineno - 1].strip()
-    return failed(one_line(reason), got=quote(output))
+    return failed(one_line(reason))
 
 
 def context_of(answer: Answer) -> dict[str, Any]:

@@ -116,11 +116,11 @@ class JavaScriptGrader(GraderOptions):
                 raise GradingError(
                     f"the sandbox forbids it; {hint}: {text}", detail=stack
                 ) from error
-            return thrown_by(error, answer)
+            return thrown_by(error)
         except WorkerStartError as error:
             raise GradingError(str(error)) from error
         except WorkerEndedError as error:
-            return ended_by(error, answer)
+            return ended_by(error)
 
     async def run(self, answer: Answer, timeout_s: float) -> Any:
         """Run the code, and return its judgement in the form of a Python function's."""

@@ -1,10 +1,10 @@
 """Graders of JSON: `is_json`, `contains_json` and `json_path`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ci_evals.format import one_line, quote
+from ci_evals.format import cite, number_of, one_line
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.graders.json_text import first_difference, json_values, judge_json
 from ci_evals.jsonpath import find_all, path_problems
@@ -35,7 +35,7 @@ class WithSchema(AlwaysTrue):
             problems += JsonSchema(self.schema).problems()
         return problems
 
-    def _schema_mistake(self, data: Any) -> str | None:
+    def _schema_mistake(self, data: Any) -> tuple[str, str] | None:
         if self.schema is None:
             return None
         from ci_evals.graders.json_schema import JsonSchema
@@ -61,9 +61,13 @@ class IsJson(WithSchema):
 
     def _judge(self, data: Any) -> Finding:
         mistake = self._schema_mistake(data)
-        if mistake is None:
-            return passed("is JSON")
-        return failed(f"is JSON that does not fit the schema {mistake}")
+        if mistake is not None:
+            where, why = mistake
+            reason = f"the answer does not fit the schema at {where}"
+            return failed(reason, sentence=f"{reason}: {why}")
+        if self.schema is not None:
+            return passed("the answer fits the schema")
+        return passed("the answer is JSON")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +95,25 @@ class ContainsJson(WithSchema):
                 return finding
             findings.append(finding)
         if not findings:
-            return failed("has no JSON object or list in it", got=quote(output))
+            return failed("no JSON object or list in the answer")
         first, *others = findings
         if not others:
             return first
-        got = f"{len(findings)} values that do not fit"
-        if first.got is not None:
-            got = f"{first.got}, the first of {got}"
-        return failed(first.reason, got=got)
+        more = f"{first.sentence} (and {number_of(len(others), 'more value')} does not fit)"
+        if len(others) > 1:
+            more = f"{first.sentence} (and {len(others):,} more values do not fit)"
+        return replace(first, sentence=more)
 
     def _judge(self, value: Any) -> Finding:
         if mistake := self._schema_mistake(value):
-            return failed(f"the JSON in it does not fit the schema {mistake}", got=quote(value))
+            where, why = mistake
+            reason = f"the JSON in the answer does not fit the schema at {where}"
+            return failed(reason, sentence=f"{reason}: {why}")
         if self.subset is not UNSET:
-            difference = first_difference(self.subset, value, subset=True)
+            difference = first_difference(self.subset, value, "JSON in the answer: $", subset=True)
             if difference is not None:
-                reason = f"the JSON in it is not as expected at {difference.reason}"
-                return failed(reason, got=difference.got)
-        return passed("has JSON in it", got=quote(value))
+                return failed(difference.reason, sentence=difference.sentence)
+        return passed("JSON is in the answer", sentence=f"{cite(value)} is in the answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +145,14 @@ class JsonPath(GraderOptions):
         values = find_all(self.path, data)
         where = one_line(self.path)
         if not values:
-            return failed(f"nothing at {where}", got=quote(data))
+            return failed(f"nothing at {where}")
         if self.value is UNSET:
-            return passed(f"has a value at {where}", got=quote(values[0]))
+            return passed(f"{where} has a value", sentence=f"{where} is {cite(values[0])}")
         for value in values:
             difference = first_difference(self.value, value, where)
             if difference is None:
-                return passed(f"{where} is {quote(self.value)}")
+                return passed(f"{where} is {cite(self.value)}")
             if len(values) == 1:
-                return failed(difference.reason, got=difference.got)
-        return failed(f"no value at {where} is {quote(self.value)}", got=quote(values))
+                return failed(difference.reason, sentence=difference.sentence)
+        reason = f"no value at {where} is {cite(self.value)}"
+        return failed(reason, sentence=f"{reason}: they are {cite(values)}")

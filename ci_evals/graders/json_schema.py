@@ -15,7 +15,7 @@ from referencing import Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
 
-from ci_evals.format import one_line
+from ci_evals.format import cite, one_line
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.json_text import judge_json
 from ci_evals.model.fields import Bool
@@ -64,15 +64,23 @@ class JsonSchema(GraderOptions):
     def _judge(self, data: Any) -> Finding:
         mistake = self.mistake(data)
         if mistake is None:
-            return passed("fits the schema")
-        return failed(f"does not fit the schema {mistake}")
+            return passed("the answer fits the schema")
+        where, why = mistake
+        reason = f"the answer does not fit the schema at {where}"
+        return failed(reason, sentence=f"{reason}: {why}")
 
-    def mistake(self, data: Any) -> str | None:
-        """Return where data does not fit, `at $.to: …`; None if it fits."""
+    def mistake(self, data: Any) -> tuple[str, str] | None:
+        """Return where data does not fit, `$.to (type)`, and why; None if it fits."""
         error = best_match(_validator(json.dumps(self.schema)).iter_errors(data))
         if error is None:
             return None
-        return f"at {one_line(error.json_path)}: {one_line(error.message)}"
+        where = f"{one_line(error.json_path)} ({one_line(str(error.validator))})"
+        message = error.message
+        # Most messages begin with the value in Python's notation, which may hide the rest.
+        shown = repr(error.instance)
+        if message.startswith(shown):
+            message = f"{cite(error.instance)}{message.removeprefix(shown)}"
+        return where, one_line(message)
 
 
 def may_take_long(schema: Any) -> bool:

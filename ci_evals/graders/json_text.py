@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from ci_evals.format import one_line, quote
+from ci_evals.format import cite, one_line
 from ci_evals.graders.base import failed
 from ci_evals.model.grading import Finding
 
@@ -24,6 +24,10 @@ _MAX_STARTS = 1_000  # brackets in a text that may start an object or a list
 
 _MAX_WASTED_CHARACTERS = 10_000_000  # of attempts that turned out to be neither
 
+_EARLY = 50  # characters: a difference after them may not be visible at the beginning
+_CONTEXT = 20  # characters to show before it
+_LONG = 100_000  # characters of data that are searched for a difference
+
 
 def judge_json(text: str, judge: Callable[[Any], Finding], *, fenced: bool = True) -> Finding:
     """Read a text as JSON and judge the data; text that is not JSON fails.
@@ -36,17 +40,18 @@ def judge_json(text: str, judge: Callable[[Any], Finding], *, fenced: bool = Tru
     bare = text.strip()
     body = strip_fence(text)
     if not fenced and body != bare:
-        reason = "is not JSON but a code fence, which `fenced: true` allows"
-        return failed(reason, got=quote(bare))
+        return failed("the answer is not JSON but a code fence, which `fenced: true` allows")
     try:
         data = read_json(body)
     except ValueError as error:
-        return failed("is not JSON", got=f"{quote(body)}: {one_line(str(error))}")
+        reason, sentence = "the answer is not JSON", None
+        if body.startswith(("{", "[")):  # it was meant to be, so the place of the mistake helps
+            sentence = f"{reason}: {one_line(str(error))}"
+        return failed(reason, sentence=sentence)
     try:
         return judge(data)
     except OverflowError:
-        reason = "is not JSON that can be judged: it holds a number that is too large"
-        return failed(reason, got=quote(body))
+        return failed("the answer cannot be judged: a number in it is too large")
 
 
 def json_values(text: str, starts: str = "{[") -> Iterator[Any]:
@@ -104,18 +109,54 @@ class Mismatch:
 
     @property
     def reason(self) -> str:
+        """`people is not 2`: what was missed, without the actual value."""
         if self.actual is ABSENT:
-            return f"{self.path} is missing, expected {quote(self.expected)}"
+            return f"{self._subject} is missing, expected {cite(self.expected)}"
         if self.expected is ABSENT:
-            return f"{self.path} was not expected"
-        return f"{self.path}: expected {quote(self.expected)}"
+            return f"{self._subject} was not expected"
+        return f"{self._subject} is not {cite(self.expected)}"
 
     @property
-    def got(self) -> str | None:
-        """The actual value, quoted; None if it is missing."""
+    def sentence(self) -> str:
+        """`people is "two", expected 2`."""
         if self.actual is ABSENT:
-            return None
-        return quote(self.actual)
+            return self.reason
+        if self.expected is ABSENT:
+            return f"{self._subject} is {cite(self.actual)}, but was not expected"
+        wanted, found = cite_both(self.expected, self.actual)
+        return f"{self._subject} is {found}, expected {wanted}"
+
+    @property
+    def _subject(self) -> str:
+        if self.path == "$":
+            return "the answer"
+        return self.path
+
+
+def cite_both(expected: Any, actual: Any) -> tuple[str, str]:
+    """Cite two values that differ so that the difference is visible: long ones with the same
+    beginning from shortly before it.
+    """
+    wanted, found = _single_spaced(expected), _single_spaced(actual)
+    at = 0
+    for want, got in zip(wanted, found, strict=False):
+        if want != got:
+            break
+        at += 1
+    if at < _EARLY:
+        return cite(expected), cite(actual)
+    start = at - _CONTEXT
+    quoted = [cite(f"…{text[start:]}") for text in (wanted, found)]
+    if isinstance(expected, str) and isinstance(actual, str):
+        return quoted[0], quoted[1]
+    return quoted[0].strip('"'), quoted[1].strip('"')
+
+
+def _single_spaced(value: Any) -> str:
+    """Return a value as `cite` shows it, without quotes and uncut."""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return cite(value, _LONG)
 
 
 def first_difference(
@@ -137,7 +178,7 @@ def first_difference(
         ]
     elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
         if len(expected) != len(actual):
-            return Mismatch(f"{path} (of {len(expected)} items)", expected, actual)
+            return Mismatch(path, expected, actual)
         places = [
             (f"{path}[{index}]", expected[index], actual[index]) for index in range(len(expected))
         ]

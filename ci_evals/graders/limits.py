@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar, Literal
 
-from ci_evals.format import number_of, quote
+from ci_evals.format import cite, number_of, one_line
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.model.fields import NonEmpty, NonNegative, OneOrMore, Seconds, Share
 from ci_evals.model.grading import Finding
@@ -42,20 +42,24 @@ class Latency(GraderOptions):
         if self.first_token is not None:
             first_token_s = answer.response.slowest_first_token_s
             if first_token_s is None:
-                return failed(
-                    "the time to the first token is not known:"
-                    " the provider did not stream its answer"
+                return _unknown(
+                    "the time to the first token is unknown: the provider did not stream its answer"
                 )
             measured.append((first_token_s, self.first_token, " to the first token"))
         if self.value is not None:
             measured.append((answer.latency_s, self.value, ""))
         missed = [(took, limit, to) for took, limit, to in measured if took > limit]
-        shown = missed or measured
-        limits = " and ".join(f"the {limit:g} s allowed{to}" for _, limit, to in shown)
-        got = " and ".join(f"{round(took, 3):g} s" for took, _, _ in shown)
+        bound = "no more than {:g} s"
         if missed:
-            return failed(f"took more than {limits}", got=got)
-        return passed(f"took no more than {limits}", got=got)
+            bound = "at most {:g} s allowed"
+        reasons, sentences = [], []
+        for took, limit, to in missed or measured:
+            reasons.append(f"{limit:g} s{to}")
+            sentences.append(f"{round(took, 3):g} s{to}, {bound.format(limit)}")
+        limits, sentence = " and ".join(reasons), f"took {' and '.join(sentences)}"
+        if missed:
+            return failed(f"took more than {limits}", sentence=sentence)
+        return passed(f"took no more than {limits}", sentence=sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +74,28 @@ class Cost(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         cost_usd, response = answer.cost_usd, answer.response
         if cost_usd is None and response.usage is None:
-            return failed("the cost is unknown: the provider reported neither a cost nor `usage`")
+            return _unknown("the cost is unknown: the provider reported neither a cost nor `usage`")
         if cost_usd is None:
             price = "price"
             if response.model:
-                price = f"price of model {quote(response.model, 80)}"
-            return failed(
-                f"the cost is not known: no {price} is listed; set the provider's"
+                price = f"price of model {cite(response.model)}"
+            return _unknown(
+                f"the cost is unknown: no {price} is listed; set the provider's"
                 " `price: {input_per_mtok: …, output_per_mtok: …}`, in USD per million tokens"
             )
         if cost_usd <= self.value:
-            reason = f"cost no more than the {_dollars(self.value)} allowed"
-            return passed(reason, got=_dollars(cost_usd))
-        reason = f"cost more than the {_dollars(self.value)} allowed"
-        return failed(reason, got=_dollars(cost_usd))
+            bound = f"no more than {_dollars(self.value)}"
+            return passed(f"cost {bound}", sentence=f"cost {_dollars(cost_usd)}, {bound}")
+        limit = _dollars(self.value)
+        sentence = f"cost {_dollars(cost_usd)}, at most {limit} allowed"
+        return failed(f"cost more than {limit}", sentence=sentence)
+
+
+def _unknown(reason: str) -> Finding:
+    """Return the finding on a figure that the provider does not report; the answer doesn't tell
+    it, either.
+    """
+    return failed(reason, sentence=reason)
 
 
 def _dollars(amount: float) -> str:
@@ -121,11 +133,12 @@ class FinishReason(GraderOptions):
             wanted = [wanted]
         reason = answer.response.finish_reason
         if reason is None:
-            return failed("the provider did not report why the answer ended")
+            return _unknown("the provider did not report why the answer ended")
+        among = " or ".join(map(cite, wanted))
+        actual = f"ended with {cite(reason)}"
         if _usual(reason) in map(_usual, wanted):
-            return passed(f"ended with {quote(reason, 80)}")
-        among = " or ".join(quote(each, 80) for each in wanted)
-        return failed(f"expected to end with {among}", got=quote(reason, 80))
+            return passed(f"ended with {among}", sentence=actual)
+        return failed(f"did not end with {among}", sentence=f"{actual}, expected {among}")
 
 
 def _usual(reason: str) -> str:
@@ -143,12 +156,22 @@ class Reward(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         reward = answer.response.reward
         if reward is None:
-            return failed("there is no reward: the case is not a task")
+            return _unknown("there is no reward: the case is not a task")
         if reward >= self.value:
-            reason = f"reward at least the {self.value:g} wanted"
-            return passed(reason, reward, got=f"{reward:g}")
-        reason = f"reward less than the {self.value:g} wanted"
-        return failed(reason, reward, got=f"{reward:g}")
+            sentence = f"reward {reward:g}, no less than {self.value:g}"
+            return passed(f"reward of at least {self.value:g}", reward, sentence=sentence)
+        sentence = f"reward {reward:g}, at least {self.value:g} needed"
+        if self.value == 1:
+            sentence = f"reward {reward:g} of 1"
+        # Nothing is not a value of this answer: it is the usual failure, with a name of its own.
+        reason = sentence
+        if reward:
+            reason = f"reward below {self.value:g}"
+        failure = answer.response.test_failure
+        if failure is not None and failure.test:
+            which = f"{one_line(failure.test, 80)} failed"
+            reason, sentence = f"{reason}: {which}", f"{sentence}: {which}"
+        return failed(reason, reward, sentence=sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,5 +184,7 @@ class GoalReached(AlwaysTrue):
     def grade(self, answer: Answer) -> Finding:
         turns = number_of(len(answer.response.turns), "turn")
         if answer.response.finish_reason == GOAL_REACHED:
-            return passed("the user reached its goal", got=turns)
-        return failed("the user did not reach its goal", got=turns)
+            reason = "the user reached its goal"
+            return passed(reason, sentence=f"{reason} in {turns}")
+        reason = "the user did not reach its goal"
+        return failed(reason, sentence=f"{reason} in {turns}")

@@ -9,7 +9,7 @@ import regex
 from pydantic import StringConstraints
 
 from ci_evals.errors import GradingError
-from ci_evals.format import one_line, quote
+from ci_evals.format import cite, one_line, quote
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.model.fields import NonEmpty
 from ci_evals.model.grading import Finding
@@ -68,7 +68,7 @@ class Regex(GraderOptions):
             match = _search(self.pattern, self.flags, output, _LONGEST_PAUSE_S)
         except TimeoutError:
             return call_in_thread(partial(self._judge_at_length, output))
-        return self._judge(output, match)
+        return self._judge(match)
 
     def find_in(self, output: str) -> Iterable[str]:
         try:
@@ -95,13 +95,14 @@ class Regex(GraderOptions):
             ) from None
 
     def _judge_at_length(self, output: str) -> Finding:
-        return self._judge(output, self.search(output))
+        return self._judge(self.search(output))
 
-    def _judge(self, output: str, match: _Match | None) -> Finding:
-        pattern = quote(self.pattern)
+    def _judge(self, match: _Match | None) -> Finding:
+        pattern = one_line(self.pattern, 100)
         if match is None:
-            return failed(f"nothing matches {pattern}", got=quote(output))
-        return passed(f"has a match of {pattern}", got=quote(match[0]))
+            return failed(f"no match of `{pattern}` in the answer")
+        reason = f"`{pattern}` matches in the answer"
+        return passed(reason, sentence=f"{cite(match[0])} matches `{pattern}`")
 
 
 def _search(pattern: str, flags: str, text: str, timeout_s: float) -> _Match | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ci_evals.errors import GradingError, StorageError
-from ci_evals.format import abridge, exact_mean, one_line, quote
+from ci_evals.format import abridge, exact_mean, one_line
 from ci_evals.graders.base import (
     MAX_STACK_CHARACTERS,
     REASON_CHARACTERS,
@@ -76,7 +76,7 @@ def _failed_check(raised: BaseException, answer: Answer) -> Finding:
     detail = abridge(describe_stack(raised), MAX_STACK_CHARACTERS)
     if is_setup_error(raised):
         raise GradingError(f"it raised {text}", detail=detail) from raised
-    return inconclusive(f"raised {text}", got=quote(output), detail=detail)
+    return inconclusive(f"raised {text}", detail=detail)
 
 
 async def _judge_elsewhere(
@@ -104,7 +104,7 @@ async def _judge_elsewhere(
         raise GradingError(str(error)) from error
     except WorkerEndedError as error:
         if grader.portable:
-            return ended_by(error, answer)
+            return ended_by(error)
         raise GradingError(str(error)) from error
     return finding
 
@@ -184,23 +184,23 @@ async def _grade(
                 finding = await judge_by(grader, seen)
         except BaseException as raised:  # noqa: BLE001  the grader may be another package's
             finding = _failed_check(raised, seen)
-    passed, score, reason, got = finding.passed, finding.score, finding.reason, finding.got
+    if expectation.turn is not None:
+        finding = _introduce(finding, f"turn {expectation.turn}")
+    passed, score, sentence = finding.passed, finding.score, finding.sentence
     conclusive = conclusive and finding.conclusive
     # A check that could not be made fails under `not_`, too: otherwise a crash would pass.
     if expectation.negated and conclusive:
         passed, score = not passed, 1 - score
         if passed:
-            got = None  # "does not contain 'x', got 'y'" reads as a failure
+            sentence = None  # `people is "two", expected 2` reads as a failure
     elif expectation.negated:
         passed, score = False, 0.0
-    if expectation.turn is not None:
-        reason = f"turn {expectation.turn}: {reason}"
     judged = Grade(
         grader=shown_name,
         passed=passed,
         score=score,
-        reason=reason,
-        got=got,
+        reason=finding.reason,
+        sentence=sentence,
         weight=expectation.weight,
         classified=finding.classified,
         orders_judge=finding.orders_judge,
@@ -210,6 +210,7 @@ async def _grade(
         statements=finding.statements,
         transform=expectation.transform,
         detail=finding.detail,
+        turn=expectation.turn,
     )
     return judged, conclusive
 
@@ -275,8 +276,8 @@ async def _transform_elsewhere(
     except WorkerStartError as error:
         raise GradingError(f"transform {transform}: {error}") from error
     except WorkerEndedError as error:
-        finding = ended_by(error, answer)
-        return replace(finding, reason=f"transform {transform}: {finding.reason}")
+        finding = ended_by(error)
+        return _introduce(finding, f"transform {transform}")
     if isinstance(seen, Finding):
         return seen
     return replace(seen, request=answer.request)
@@ -290,14 +291,22 @@ async def transform_here(source: str, answer: Answer) -> Answer | Finding:
     try:
         return await transform_answer(source, answer)
     except EmptyTransformError as error:
-        finding = inconclusive(str(error), got=error.got)
+        finding = inconclusive(str(error))
     except JavaScriptError as error:
-        finding = thrown_by(error, answer)
+        finding = thrown_by(error)
     except WorkerEndedError as error:
-        finding = ended_by(error, answer)
+        finding = ended_by(error)
     except BaseException as raised:  # noqa: BLE001  the team's own code may even raise SystemExit
         finding = _failed_check(raised, answer)
-    return replace(finding, reason=f"transform {transform}: {finding.reason}")
+    return _introduce(finding, f"transform {transform}")
+
+
+def _introduce(finding: Finding, what: str) -> Finding:
+    """Say what a finding is about: `turn 2: no "refund" in the answer`."""
+    sentence = finding.sentence
+    if sentence is not None:
+        sentence = f"{what}: {sentence}"
+    return replace(finding, reason=f"{what}: {finding.reason}", sentence=sentence)
 
 
 def score_of(grades: Sequence[Grade]) -> float:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rapidfuzz.distance import Indel
 
-from ci_evals.format import quote
+from ci_evals.format import cite
 from ci_evals.graders.base import GraderOptions, judge_similarity
 from ci_evals.model.fields import Bool, Share
 from ci_evals.model.grading import Finding
@@ -38,5 +38,4 @@ class Similar(GraderOptions):
         if self.ignore_case:
             output, value = output.casefold(), value.casefold()
         score = Indel.normalized_similarity(value, output)
-        subject = f"similarity to {quote(self.value)}"
-        return judge_similarity(subject, score, self.threshold, answer.response.output)
+        return judge_similarity(f"similarity to {cite(self.value)}", score, self.threshold)

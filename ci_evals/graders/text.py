@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ci_evals.format import number_of, quote
+from ci_evals.format import cite, join_first, number_of
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, find_texts, passed
 from ci_evals.model.fields import Bool, Count, NonEmpty, OneOrMore
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 
 _MOST_LISTED = 5
-_LONGEST_ENDING = 200
+_LONGEST_ENDING = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Contains(GraderOptions):
         else:
             is_contained = self.value in output
         if not is_contained:
-            return failed(f"does not contain {quote(self.value)}", got=quote(output))
-        return passed(f"contains {quote(self.value)}")
+            return failed(f"no {cite(self.value)} in the answer")
+        return passed(f"{cite(self.value)} is in the answer")
 
     def find_in(self, output: str) -> Iterable[str]:
         return find_texts((self.value,), output, ignore_case=self.ignore_case)
@@ -83,9 +83,11 @@ class ContainsAll(Texts):
         output = answer.response.output
         absent = self._find_absent(output)
         if not absent:
-            return passed(f"contains all of {_join(self.value)}")
+            return passed(f"in the answer: {_join(self.value)}")
         score = 1 - len(absent) / len(self.value)
-        return failed(f"does not contain {_join(absent)}", score, got=quote(output))
+        if len(absent) == 1:
+            return failed(f"no {cite(absent[0])} in the answer", score)
+        return failed(f"not in the answer: {_join(absent)}", score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +99,12 @@ class ContainsAny(Texts):
         absent = self._find_absent(output)
         for text in self.value:
             if text not in absent:
-                return passed(f"contains {quote(text)}")
-        return failed(f"contains none of {_join(absent)}", got=quote(output))
+                return passed(f"{cite(text)} is in the answer")
+        return failed(f"none of {_join(absent)} in the answer")
 
 
 def _join(texts: Sequence[str]) -> str:
-    shown = ", ".join(quote(text, 60) for text in texts[:_MOST_LISTED])
-    more = len(texts) - _MOST_LISTED
-    if more > 0:
-        return f"{shown} and {more} more"
-    return shown
+    return join_first([cite(text, 60) for text in texts], _MOST_LISTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +145,13 @@ class StartsWith(Affix):
     def grade(self, answer: Answer) -> Finding:
         output, value = self._texts(answer)
         if output.startswith(value):
-            return passed(f"starts with {quote(self.value)}")
-        got = quote(answer.response.output)
-        return failed(f"does not start with {quote(self.value)}", got=got)
+            return passed(f"the answer starts with {cite(self.value)}")
+        wanted = cite(self.value)
+        start = cite(answer.response.output, _LONGEST_ENDING)
+        return failed(
+            f"the answer does not start with {wanted}",
+            sentence=f"the answer starts with {start}, expected {wanted}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +161,15 @@ class EndsWith(Affix):
     def grade(self, answer: Answer) -> Finding:
         output, value = self._texts(answer)
         if output.endswith(value):
-            return passed(f"ends with {quote(self.value)}")
-        output = answer.response.output
-        got = quote(output)
-        if len(output) > _LONGEST_ENDING:
-            got = f"…{quote(output[-_LONGEST_ENDING:])}"
-        return failed(f"does not end with {quote(self.value)}", got=got)
+            return passed(f"the answer ends with {cite(self.value)}")
+        wanted = cite(self.value)
+        end = answer.response.output
+        if len(end) > _LONGEST_ENDING:
+            end = f"…{end[1 - _LONGEST_ENDING :]}"
+        return failed(
+            f"the answer does not end with {wanted}",
+            sentence=f"the answer ends with {cite(end)}, expected {wanted}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +179,12 @@ class MaxLength(GraderOptions):
     value: Count
 
     def grade(self, answer: Answer) -> Finding:
-        output = answer.response.output
-        got = f"{len(output):,}"
+        length = len(answer.response.output)
+        actual = number_of(length, "character")
         limit = number_of(self.value, "character")
-        if len(output) <= self.value:
-            return passed(f"has at most {limit}", got=got)
-        return failed(f"is longer than {limit}", got=f"{got}: {quote(output)}")
+        if length <= self.value:
+            return passed(f"at most {limit}", sentence=f"{actual}, no more than {self.value:,}")
+        return failed(f"more than {limit}", sentence=f"{actual}, at most {self.value:,} allowed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +204,23 @@ class WordCount(GraderOptions):
         return []
 
     def grade(self, answer: Answer) -> Finding:
-        output = answer.response.output
-        words = len(output.split())
-        wrong = f"{words:,}: {quote(output)}"
+        words = len(answer.response.output.split())
+        actual = number_of(words, "word")
         bounds = []
         if self.max is not None:
             most = number_of(self.max, "word")
             if words > self.max:
-                return failed(f"has more than {most}", got=wrong)
-            bounds.append(f"at most {most}")
+                sentence = f"{actual}, at most {self.max:,} allowed"
+                return failed(f"more than {most}", sentence=sentence)
+            bounds.append(f"no more than {most}")
         if self.min is not None:
             least = number_of(self.min, "word")
             if words < self.min:
-                return failed(f"has fewer than {least}", got=wrong)
-            bounds.append(f"at least {least}")
-        return passed(f"has {' and '.join(bounds)}", got=f"{words:,}")
+                sentence = f"{actual}, at least {self.min:,} needed"
+                return failed(f"fewer than {least}", sentence=sentence)
+            bounds.append(f"no fewer than {least}")
+        reason = " and ".join(bounds)
+        return passed(reason, sentence=f"{actual}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +232,8 @@ class NotEmpty(AlwaysTrue):
     def grade(self, answer: Answer) -> Finding:
         response = answer.response
         if response.output and not response.output.isspace():
-            return passed("is not empty")
+            return passed("the answer is not empty")
         if response.tool_calls:
-            return passed("calls a tool")
-        return failed("is empty", got=f"{quote(response.output)} and no tool calls")
+            return passed("the answer calls a tool")
+        reason = "the answer is empty"
+        return failed(reason, sentence=reason)

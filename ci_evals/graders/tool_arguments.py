@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from ci_evals.format import one_line, quote
+from ci_evals.format import cite, one_line
 from ci_evals.graders.base import GraderOptions, failed, passed
-from ci_evals.graders.calls import ExpectedCall, names_of
+from ci_evals.graders.calls import ExpectedCall, describe_absence
 from ci_evals.graders.json_text import ABSENT, first_difference
 from ci_evals.model.fields import UNSET, Float, NonNegative, OneOrMore, Options
 from ci_evals.model.grading import Finding
@@ -51,21 +51,21 @@ class Matcher(Options):
         return []
 
     def mistake(self, value: Any) -> str | None:
-        """Return the first condition that a value misses, `is less than 10`; None if all hold."""
+        """Return the first condition that a value misses, `at least 10`; None if all hold."""
         if self.equals is not UNSET and first_difference(self.equals, value):
-            return f"is not {quote(self.equals)}"
+            return cite(self.equals)
         if self.one_of is not None and not self._is_one_of(value):
-            return f"is none of {quote(list(self.one_of))}"
+            return f"one of {cite(list(self.one_of))}"
         if self.contains is not UNSET and not self._is_contained(value):
-            return f"does not contain {quote(self.contains)}"
+            return f"{cite(self.contains)} in it"
         if self.icontains is not None and not self._is_contained_in_any_case(value):
-            return f"does not contain {quote(self.icontains)} in upper or lower case"
+            return f"{cite(self.icontains)} in it, in upper or lower case"
         if self.regex is not None and not self._is_matched(value):
-            return f"does not match {quote(self.regex)}"
+            return f"a match of `{one_line(self.regex, 100)}`"
         if self.approx is None and self.min is None and self.max is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return "is not a number"
+            return "a number"
         return self._numeric_mistake(value)
 
     def _is_one_of(self, value: Any) -> bool:
@@ -96,11 +96,11 @@ class Matcher(Options):
             lowest = self.approx - self.tolerance
             highest = self.approx + self.tolerance
             if not lowest <= value <= highest:
-                return f"is not within {self.tolerance:g} of {self.approx:g}"
+                return f"{self.approx:g} or at most {self.tolerance:g} away from it"
         if self.min is not None and not value >= self.min:
-            return f"is less than {self.min:g}"
+            return f"at least {self.min:g}"
         if self.max is not None and not value <= self.max:
-            return f"is more than {self.max:g}"
+            return f"at most {self.max:g}"
         return None
 
 
@@ -145,49 +145,56 @@ class ToolArguments(GraderOptions):
             if call.name == self.tool:
                 indices.append(index)
         if not indices:
-            return failed(f"{name} was not called", got=names_of(made) or "no tool call")
+            reason, sentence = describe_absence(cite(self.tool), made)
+            return failed(reason, sentence=sentence)
+        several = len(indices) > 1
         if self.calls == "first":
             indices = indices[:1]
         elif self.calls == "last":
             indices = indices[-1:]
         wrong: list[Finding] = []
         for index in indices:
-            for reason, got in self._mistakes(made[index]):
-                place = f"call {index + 1}"
-                if got is not None:
-                    place = f"{got} in {place}"
-                wrong.append(failed(f"{name}: {reason}", got=place))
+            for reason, sentence in self._mistakes(made[index]):
+                place = ""
+                if several:
+                    place = f" (call {index + 1})"
+                wrong.append(failed(f"{name}: {reason}", sentence=f"{name}: {sentence}{place}"))
                 break
         is_right = not wrong
         if self.calls == "any":
             is_right = len(wrong) < len(indices)
         if is_right:
             return passed(f"{name} was called with the right arguments")
-        got = wrong[0].got
+        sentence = wrong[0].text
         if len(wrong) > 1:
-            got = f"{got}, the first of {len(wrong)} such calls of {len(indices)}"
+            sentence = f"{sentence}, and so on: {len(wrong)} of {len(indices)} calls are wrong"
         score = 1 - len(wrong) / len(indices)
-        return failed(wrong[0].reason, score, got=got)
+        return failed(wrong[0].reason, score, sentence=sentence)
 
-    def _mistakes(self, call: ToolCall) -> Iterator[tuple[str, str | None]]:
-        """Yield the mistakes of a call: what was expected, and what it has instead."""
+    def _mistakes(self, call: ToolCall) -> Iterator[tuple[str, str]]:
+        """Yield the mistakes of a call: what was missed, and the same with what it has instead."""
         expected = ExpectedCall(self.tool, self.arguments)
         for each in expected.differences(call, ignore_extra_args=self.match == "subset"):
-            yield each.reason, each.got
+            yield each.reason, each.sentence
         if self.schema is not None:
             from ci_evals.graders.json_schema import JsonSchema
 
             mistake = JsonSchema(self.schema).mistake(call.arguments)
             if mistake is not None:
-                yield f"the arguments do not fit the schema {mistake}", None
+                where, why = mistake
+                reason = f"the arguments do not fit the schema at {where}"
+                yield reason, f"{reason}: {why}"
         for name, matcher in self.where.items():
+            shown = one_line(name, 60)
             value = _argument(call, name)
             if value is ABSENT:
-                yield f"argument {one_line(name, 60)} is missing", None
+                reason = f"{shown} is missing"
+                yield reason, reason
                 continue
-            mistake = matcher.mistake(value)
-            if mistake is not None:
-                yield f"argument {one_line(name, 60)} {mistake}", quote(value)
+            expected_value = matcher.mistake(value)
+            if expected_value is not None:
+                sentence = f"{shown} is {cite(value)}, expected {expected_value}"
+                yield f"{shown} is not as expected: {expected_value}", sentence
 
 
 def _argument(call: ToolCall, name: str) -> Any:

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from ci_evals.format import one_line, quote
+from ci_evals.format import one_line
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.calls import (
     ExpectedCall,
+    describe_absence,
     describe_call,
     find_fitting,
     names_of,
@@ -86,50 +87,51 @@ class ToolCallMatch(GraderOptions):
                 most = max(most, len(actual))
             score = len(pairs) / most
         if len(pairs) < len(expected) == len(in_any_order):
-            reason = f"called in another order: expected {names_of(expected)}"
-            return failed(reason, score, got=names_of(actual))
+            order = names_of(expected, " → ")
+            return failed(
+                f"calls in another order than {order}",
+                score,
+                sentence=f"called {names_of(actual, ' → ')}, expected {order}",
+            )
         used = frozenset(pairs.values())
         extra = [call for index, call in enumerate(actual) if index not in used]
         for index, want in enumerate(expected):
             if index not in pairs:
-                reason, got = self._explain_missing(want, extra, answer)
-                return failed(reason, score, got=got)
+                reason, sentence = self._explain_missing(want, extra, actual)
+                return failed(reason, score, sentence=sentence)
         if extra and not self.ignore_extra_calls:
+            call = describe_call(extra[0])
             if not expected:
-                return failed("expected no tool call", got=describe_call(extra[0]))
-            reason = "expected no other call, which `ignore_extra_calls: true` accepts"
-            return failed(reason, score, got=describe_call(extra[0]))
+                sentence = f"called {call}, expected no call"
+                return failed("a tool call, expected none", sentence=sentence)
+            hint = "which `ignore_extra_calls: true` accepts"
+            sentence = f"also called {call}, {hint}"
+            return failed(f"a further tool call, {hint}", score, sentence=sentence)
         if not expected:
             return passed("called no tool")
         return passed(f"called {names_of(expected)}")
 
     def _explain_missing(
-        self, expected: ExpectedCall, extra: Sequence[ToolCall], answer: Answer
+        self, expected: ExpectedCall, extra: Sequence[ToolCall], actual: Sequence[ToolCall]
     ) -> tuple[str, str | None]:
-        """Return the reason for a missing call, and what was called instead.
+        """Return the reason for a missing call, and the sentence with what was called instead.
 
         Args:
             expected: the missing call.
             extra: the unexpected calls.
-            answer: the answer.
+            actual: all calls.
         """
-        actual = answer.response.tool_calls or answer.response.calls_made
-        if not actual:
-            reason = f"did not call {describe_call(expected)}: no tool was called"
-            return reason, quote(answer.response.output)
         namesakes = [call for call in extra if call.name == expected.name]
         if not namesakes:
-            return f"did not call {describe_call(expected)}", names_of(actual)
+            return describe_absence(describe_call(expected), actual)
         differences: list[Mismatch] = []
         for call in namesakes:
             of_call = list(expected.differences(call, ignore_extra_args=self.ignore_extra_args))
             if not differences or len(of_call) < len(differences):
-                closest, differences = call, of_call
-        shown = "; ".join(each.reason for each in differences[:_MAX_SHOWN])
-        reason = f"called {one_line(expected.name)} with other arguments: {shown}"
-        got: str | None = quote(closest.arguments)
-        if len(differences) == 1:
-            got = differences[0].got
-        if got is not None and len(namesakes) > 1:
-            got = f"{got} in the closest of {len(namesakes)} such calls"
-        return reason, got
+                differences = of_call
+        name = one_line(expected.name, 80)
+        reason = "; ".join(each.reason for each in differences[:_MAX_SHOWN])
+        sentence = "; ".join(each.sentence for each in differences[:_MAX_SHOWN])
+        if len(namesakes) > 1:
+            sentence = f"{sentence} (in the closest of {len(namesakes)} calls)"
+        return f"{name}: {reason}", f"{name}: {sentence}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ci_evals.errors import GradingError
-from ci_evals.format import number_of, one_line, quote
+from ci_evals.format import cite, number_of, one_line
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.graders.calls import (
     ExpectedCall,
@@ -70,9 +70,12 @@ class Trajectory(GraderOptions):
                 difference = aligned.divergence()
                 most = max(len(expected), len(actual))
         if difference is None:
-            return passed(f"called {_path(actual)}")
-        reason, got = difference
-        return failed(reason, len(pairs) / max(1, most), got=got)
+            wanted = _path(expected)
+            if self.match == "subset":
+                wanted = f"nothing but {wanted}"
+            return passed(f"called {wanted}", sentence=f"called {_path(actual)}")
+        reason, sentence = difference
+        return failed(reason, len(pairs) / max(1, most), sentence=sentence)
 
     def _pair(
         self, expected: Sequence[ExpectedCall], actual: Sequence[ToolCall]
@@ -91,8 +94,8 @@ class Trajectory(GraderOptions):
         return pair_in_any_order(fitting)
 
 
-_Difference = tuple[str, str | None]
-"""A text on what was expected, and on what was called instead."""
+_Difference = tuple[str, str]
+"""What was missed, and the same with what was called instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +114,14 @@ class _Alignment:
             if at not in self.pairs:
                 if want.name == call.name:
                     return self._difference(at, want)
-                missed = f"call {at + 1} is not {describe_call(want)}"
-                return self._in_full(missed, describe_call(call))
+                reason = f"call {at + 1} is not {describe_call(want)}"
+                return self._in_full(reason, f"call {at + 1} is {describe_call(call)}")
         if len(actual) == len(expected):
             return None
-        last = "no call"
-        if expected and actual:
-            last = f"call {min(len(expected), len(actual))}"
         if len(actual) < len(expected):
-            absent = describe_call(expected[len(actual)])
-            return self._in_full(f"stops after {last}, before {absent}")
+            return self._in_full(f"stops before the call of {describe_call(expected[len(actual)])}")
         further = describe_call(actual[len(expected)])
-        return self._in_full(f"goes on after {last}", further)
+        return self._in_full("a further call at the end", f"a further call of {further} at the end")
 
     def missing(self, *, in_order: bool = False) -> _Difference | None:
         """Describe the first expected call that was not made."""
@@ -138,15 +137,14 @@ class _Alignment:
                     return difference
         after = ""
         if in_order and index > 0:
-            before = one_line(self.expected[index - 1].name, 80)
-            after = f" after call {self.pairs[index - 1] + 1}, {before}"
-        return self._in_full(f"{describe_call(want)} is missing{after}")
+            after = f" after {cite(self.expected[index - 1].name)}"
+        return self._in_full(f"no call of {describe_call(want)}{after}")
 
     def unexpected(self) -> _Difference | None:
         """Describe the first call that was not expected."""
         for at in self._extra:
             call = describe_call(self.actual[at])
-            return self._in_full("made an unexpected call", f"{call} as call {at + 1}")
+            return self._in_full("an unexpected call", f"unexpected call of {call}")
         return None
 
     @property
@@ -159,16 +157,14 @@ class _Alignment:
         name = one_line(want.name, 80)
         call = self.actual[at]
         for difference in want.differences(call, ignore_extra_args=self.ignore_extra_args):
-            reason = f"call {at + 1} is {name} with other arguments: {difference.reason}"
-            return reason, difference.got
+            sentence = f"{name}: {difference.sentence} (call {at + 1})"
+            return f"{name}: {difference.reason}", sentence
         return None
 
     def _in_full(self, reason: str, instead: str | None = None) -> _Difference:
-        """Add both trajectories to a difference."""
-        got = _path(self.actual)
-        if instead is not None:
-            got = f"{instead} in {got}"
-        return f"{reason}; expected {_path(self.expected)}", got
+        """Return a difference with both trajectories."""
+        paths = f"called {_path(self.actual)}, expected {_path(self.expected)}"
+        return reason, f"{instead or reason}: {paths}"
 
 
 def _path(calls: Sequence[ToolCall | ExpectedCall]) -> str:
@@ -191,14 +187,16 @@ class NoToolErrors(AlwaysTrue):
                 continue
             calls += 1
             if step.error is not None:
-                name = one_line(step.name, 80)
-                errors.append((f"{name} failed", f"{quote(step.error)} at step {at}"))
+                name = cite(step.name)
+                sentence = f"the call of {name} failed at step {at}: {cite(step.error)}"
+                errors.append((f"a call of {name} failed", sentence))
         if not errors:
-            return passed("no tool call failed", got=number_of(calls, "call"))
-        reason, got = errors[0]
+            sentence = f"none of {number_of(calls, 'tool call')} failed"
+            return passed("no tool call failed", sentence=sentence)
+        reason, sentence = errors[0]
         if len(errors) > 1:
-            got = f"{got}, and {number_of(len(errors) - 1, 'more error')}"
-        return failed(reason, 1 - len(errors) / calls, got=got)
+            sentence = f"{sentence} (and {number_of(len(errors) - 1, 'more error')})"
+        return failed(reason, 1 - len(errors) / calls, sentence=sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +255,15 @@ class MaxModelRequests(GraderOptions):
 
 
 def _at_most(limit: int, made: Sequence[ToolCall | Step], noun: str) -> Finding:
-    got = f"{len(made):,}"
+    actual = number_of(len(made), noun)
     if len(made) <= limit:
-        return passed(f"at most {number_of(limit, noun)}", got=got)
+        reason = f"at most {number_of(limit, noun)}"
+        return passed(reason, sentence=f"{actual}, no more than {limit:,}")
+    sentence = f"{actual}, at most {limit:,} allowed"
     first = made[limit].name
     if first:
-        got = f"{got}; number {limit + 1} is {one_line(first, 80)}"
-    return failed(f"more than {number_of(limit, noun)}", got=got)
+        sentence = f"{sentence} (number {limit + 1:,} is {one_line(first, 80)})"
+    return failed(f"more than {number_of(limit, noun)}", sentence=sentence)
 
 
 def _steps(answer: Answer) -> tuple[Step, ...]:

@@ -95,11 +95,10 @@ def _find(path: str, output: Any) -> Any:
     try:
         data = _read(output)
     except ValueError as error:
-        reason = f"the answer is not JSON: {one_line(str(error))}"
-        raise EmptyTransformError(reason, output) from error
+        raise EmptyTransformError("the answer is not JSON") from error
     values = find_all(path, data)
     if not values:
-        raise EmptyTransformError("nothing is there", data)
+        raise EmptyTransformError("nothing is there")
     if is_singular(path):
         return values[0]
     return values
@@ -122,7 +121,7 @@ async def _call(target: str, answer: Answer) -> Any:
     async with time_limit(timeout_s, too_slow):
         value = await call(function, *arguments)
     if value is None:
-        raise EmptyTransformError("it returned nothing", answer.output)
+        raise EmptyTransformError("it returned nothing")
     return value
 
 
@@ -141,7 +140,7 @@ async def _call_javascript(source: str, answer: Answer) -> Any:
     except WorkerStartError as error:
         raise GradingError(str(error)) from error
     if value is None:
-        raise EmptyTransformError("it returned nothing", answer.output)
+        raise EmptyTransformError("it returned nothing")
     return value
 
 
@@ -157,9 +156,9 @@ def _evaluate(expression: str, answer: Answer) -> Any:
         if isinstance(value, Undefined):
             str(value)  # raises an UndefinedError that names what is undefined
     except Exception as error:  # an expression can raise anything for an unexpected answer
-        raise EmptyTransformError(one_line(describe_error(error)), answer.output) from error
+        raise EmptyTransformError(one_line(describe_error(error))) from error
     if value is None:
-        raise EmptyTransformError("it is none", answer.output)
+        raise EmptyTransformError("it is none")
     return value
 
 

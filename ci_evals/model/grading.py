@@ -11,13 +11,6 @@ from ci_evals.model.response import Response
 USUAL_WEIGHT = 1.0
 
 
-def join_got(reason: str, got: str | None) -> str:
-    """Return a reason with the actual value: `does not contain 'Paris', got 'Lyon'`."""
-    if got is None:
-        return reason
-    return f"{reason}, got {got}"
-
-
 @dataclass(frozen=True, slots=True)
 class Classified:
     """The predicted and the true label of an answer.
@@ -48,15 +41,17 @@ class Statement:
 class Finding:
     """A grader's result, before its name, negation and weight are added.
 
-    `reason` says what was expected or missed, and `got` what the answer has instead, quoted.
-    `detail` is the stack of an exception in the grader. A finding that is not `conclusive` fails
-    even under `not_`: the grader raised, or the answer has nothing for it to check.
+    `reason` says what was missed without anything of this answer, so that equal failures have equal
+    reasons: `people is not 2`. `sentence` says the same with what the answer has, `people is "two",
+    expected 2`; it is None where that would be the whole answer. `detail` is the stack of an
+    exception in the grader. A finding that is not `conclusive` fails even under `not_`: the grader
+    raised, or the answer has nothing for it to check.
     """
 
     passed: bool
     score: float
     reason: str
-    got: str | None = None
+    sentence: str | None = None
     classified: Classified | None = None
     orders_judge: bool = False
     statements: tuple[Statement, ...] = ()
@@ -64,9 +59,9 @@ class Finding:
     conclusive: bool = True
 
     @property
-    def sentence(self) -> str:
-        """The reason with what the answer has."""
-        return join_got(self.reason, self.got)
+    def text(self) -> str:
+        """The sentence; without one, the reason."""
+        return self.sentence or self.reason
 
 
 class Grader(Protocol):

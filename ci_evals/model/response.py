@@ -179,6 +179,21 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
+class TestFailure:
+    """What a task's verifier printed about work that it rejected.
+
+    Args:
+        test: the test that failed, such as `test_total`; None if the output names none.
+        output: the last lines that it printed.
+    """
+
+    __test__: ClassVar[bool] = False  # pytest would collect it
+
+    test: str | None = None
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """The answer of a provider.
 
@@ -191,6 +206,7 @@ class Response:
         cost_usd: the cost, if the provider itself reports it.
         steps: the steps of the agent; None if unknown.
         reward: the score that a task's verifier gave.
+        test_failure: what the verifier printed, if it did not give the full reward.
         turns: the exchanges of a conversation; `output` is then the last answer.
         files: the files of the answer.
         whole: the path, in the results folder, of an output that is too long for journals and
@@ -208,12 +224,21 @@ class Response:
     cost_usd: float | None = None
     steps: tuple[Step, ...] | None = None
     reward: float | None = None
+    test_failure: TestFailure | None = None
     turns: "tuple[Turn, ...]" = ()
     files: tuple[Content, ...] = ()
     whole: str | None = None
     context: tuple[Passage, ...] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     first_token_s: float | None = None
+
+    @property
+    def diff(self) -> str | None:
+        """The diff of a coding agent's work; None for an answer without one."""
+        diff = self.metadata.get("diff")
+        if self.reward is None or not isinstance(diff, str):
+            return None
+        return diff
 
     @property
     def slowest_first_token_s(self) -> float | None:

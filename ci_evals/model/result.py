@@ -3,24 +3,33 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
+from ci_evals import registry
 from ci_evals.faults import ErrorKind
-from ci_evals.model.grading import USUAL_WEIGHT, Classified, Statement, join_got
+from ci_evals.format import cite
+from ci_evals.model.grading import USUAL_WEIGHT, Classified, Statement
 from ci_evals.model.response import Message, Response
 
 Status = Literal["passed", "failed", "errored"]
 BudgetFigure = Literal["cost", "tokens"]
+
+_IN_OTHER_WORDS: Final = frozenset(("python", "javascript", "judge"))
+"""Graders of ours whose reasons are the words of a function or a model."""
+
+_QUOTED_CHARACTERS: Final = 100
+"""The beginning of an answer in a line about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
     """The finding of one grader. `score` is in [0, 1].
 
-    `reason` says what was expected or missed, and `got` what the answer has instead, quoted; equal
-    failures have equal reasons. `grader` is the grader's own name or its type, and `metric` the
+    `reason` says what was missed without anything of this answer, and `sentence` the same with what
+    the answer has; see `Finding`. `turn` is the turn that was judged, from 1; None for the whole
+    answer. `grader` is the grader's own name or its type, and `metric` the
     metric that the score counts towards. `orders_judge` is true if the answer seems to give orders
     to its judge. `judge_passed` is the judge's verdict before any `not_`; None without a judge.
     `parts` are the grades of the parts of `any_of` and `all_of`, `statements` the statements that a
@@ -32,7 +41,7 @@ class Grade:
     passed: bool
     score: float
     reason: str
-    got: str | None = None
+    sentence: str | None = None
     weight: float = USUAL_WEIGHT
     classified: Classified | None = None
     orders_judge: bool = False
@@ -42,11 +51,60 @@ class Grade:
     statements: tuple[Statement, ...] = ()
     transform: str | None = None
     detail: str | None = None
+    turn: int | None = None
 
     @property
-    def sentence(self) -> str:
-        """The reason with what the answer has."""
-        return join_got(self.reason, self.got)
+    def text(self) -> str:
+        """The sentence; without one, the reason."""
+        return self.sentence or self.reason
+
+    @property
+    def speaks_for_itself(self) -> bool:
+        """True if its reason is a sentence of ours, which needs no name in front of it.
+
+        The names of graders of the team, of judges and of other packages say whose words follow.
+        """
+        name = self.grader.removeprefix("not_")
+        return name in registry.GRADERS.own and name not in _IN_OTHER_WORDS
+
+    def introduce(self, text: str) -> str:
+        """Put the grader's name in front of its reason or sentence, unless that speaks for
+        itself: `judge: judged fail: …`.
+        """
+        if self.speaks_for_itself:
+            return text
+        return f"{self.grader}: {text}"
+
+
+class Reason(NamedTuple):
+    """A reason why a run did not pass, in the words that every format shows.
+
+    Attributes:
+        missed: what was missed, without anything of the answer: `people is not 2`. Runs with the
+            same fault share this text, even if their answers differ.
+        sentence: the same with what the answer has, if it is a value: `people is "two", expected
+            2`. For a place that shows the answer, too.
+        text: for a line without the answer: the sentence, and if that is the same as `missed`, the
+            beginning of the answer: `no "refund" in the answer: "We issue store credit. …"`.
+    """
+
+    missed: str
+    sentence: str
+    text: str
+
+
+def reason_of(grade: Grade, response: Response | None) -> Reason:
+    """Return the reason of a failed grade of a response."""
+    missed = grade.introduce(grade.reason)
+    if grade.sentence is not None:
+        sentence = grade.introduce(grade.sentence)
+        return Reason(missed, sentence, sentence)
+    if response is None:
+        return Reason(missed, missed, missed)
+    output = response.output
+    if grade.turn is not None and grade.turn <= len(response.turns):
+        output = response.turns[grade.turn - 1].response.output
+    return Reason(missed, missed, f"{missed}: {cite(output, _QUOTED_CHARACTERS)}")
 
 
 def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:

@@ -12,6 +12,7 @@ from ci_evals.format import (
     one_line,
     short_sha,
     shorten,
+    visible,
     without_commands,
 )
 from ci_evals.gate.baseline import ReportRef
@@ -43,6 +44,7 @@ from ci_evals.reports.view import (
     alike,
     asked_text,
     cell_views,
+    failed_first,
     grade_facts,
     metadata_lines,
     passage_lines,
@@ -439,6 +441,8 @@ def _text_lines(cell: Explanation, *, several_suites: bool) -> Iterator[str]:
                 yield "    answer: see above"
             elif run.answer is not None:
                 yield f"    answer: {_line(run.answer) or '(empty)'}"
+            for line in (run.diff or "").splitlines()[:MOST]:
+                yield f"    {visible(line)}"
             for file in run.files:
                 yield f"    all of it: {_line(file)}"
             for line in _context_lines(run):
@@ -500,6 +504,8 @@ def _details(run: RunView, shown: Collection[str | None]) -> Iterator[str]:
         yield "\nThe answer is above.\n"
     else:
         yield f"\n{fence(shorten(run.answer or '(nothing)', TEXT_CHARACTERS))}\n"
+    if run.diff:
+        yield f"{fence(shorten(run.diff, TEXT_CHARACTERS), 'diff')}\n"
     for file in run.files:
         yield f"All of it is in {code(file)}.\n"
     if lines := list(_context_lines(run)):
@@ -529,12 +535,13 @@ def _reasons(run: RunView) -> Iterator[str]:
 
 
 def _grade_lines(grades: Iterable[Grade], indent: str = "") -> Iterator[str]:
-    for grade in grades:
-        line = f"{indent}{_mark(passed=grade.passed)} {grade.grader}"
+    for grade in failed_first(grades):
+        said = grade.grader
+        if grade.reason:  # runs that ended alike may have several
+            said = grade.introduce(grade.text)
+        line = f"{indent}{_mark(passed=grade.passed)} {said}"
         if facts := grade_facts(grade):
             line += f" ({facts})"
-        if grade.reason:
-            line += f": {grade.sentence}"
         yield line
         for holds, text in statement_lines(grade):
             yield f"{indent}↳ {_mark(passed=holds)} {text}"
@@ -546,10 +553,13 @@ def _mark(*, passed: bool) -> str:
 
 
 def _left_behind(run: RunView) -> list[str]:
-    """Return the last lines of stderr or of a stack, if a run crashed outside of Python code.
+    """Return the last lines of a verifier's output, or of stderr or of a stack if a run crashed
+    outside of Python code.
 
     A Python crash is shown with its frames instead.
     """
+    if run.test_output is not None:
+        return run.test_output.splitlines()
     if run.detail is None or run.frames:
         return []
     reasons = " ".join(reason.text for reason in reasons_of(run.first))

@@ -135,9 +135,9 @@ class GroupItem:
 
     @property
     def missed(self) -> list[str]:
-        """The reasons without the answers, for a place where an answer is shown, too."""
+        """The reasons that its failed runs share, for a place where an answer is shown, too."""
         if len(self.cells) == 1:
-            return self.cells[0].failures.lines(with_answers=False)
+            return self.cells[0].failures.lines(of_each_run=False)
         return list(self.frames)
 
     @property

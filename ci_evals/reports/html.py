@@ -408,7 +408,7 @@ def _environment_of_cases() -> Environment:
     """
     kind = templating.AttributeEnvironment
     environment = templating.environment(None, autoescape=True, kind=kind)
-    environment.filters |= {"mark": _MARKS.__getitem__}
+    environment.filters |= {"mark": _MARKS.__getitem__, "number_of": number_of}
     return environment
 
 

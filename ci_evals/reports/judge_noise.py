@@ -135,7 +135,7 @@ def _reason(second: SecondGrade) -> str:
     both = zip(second.answer.result.grades, second.outcome.grades, strict=False)
     for before, after in both:
         if before.passed != after.passed:
-            return one_line(after.sentence, _REASON_CHARACTERS)
+            return one_line(after.text, _REASON_CHARACTERS)
     return ""
 
 

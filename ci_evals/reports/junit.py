@@ -145,7 +145,7 @@ def _comparison_text(summary: Summary, cell: CellView) -> str:
 
 
 def _message_and_body(cell: CellView, status: Literal["failed", "errored"]) -> tuple[str, str]:
-    """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and each run at length."""
+    """`2 of 3 runs failed: the answer is "Lyon", expected "Paris"`, and each run at length."""
     count = total = cell.counts.errored
     runs = cell.counts.planned
     if status == "failed":
@@ -159,7 +159,7 @@ def _message_and_body(cell: CellView, status: Literal["failed", "errored"]) -> t
     reasons = Failures.of(results).reasons
     if reasons:
         first, _ = reasons[0]
-        message = f"{message}: {_attribute(first)}"
+        message = f"{message}: {_attribute(first.text)}"
     if len(reasons) > 1:
         message = f"{message} (and {number_of(len(reasons) - 1, 'other reason')})"
     body = _body(results)
@@ -175,11 +175,13 @@ def _body(results: Sequence[Result]) -> str:
 
 
 def _account(run: RunView) -> str:
-    lines = [reason.text for reason in reasons_of(run.first)]
+    lines = [reason.sentence for reason in reasons_of(run.first)]
     if run.answer is not None:
         lines.append(f"answer: {shorten(run.answer, ANSWER_CHARACTERS)}")
     if run.detail is not None:
         lines.append(visible(run.detail))
+    if run.test_output is not None:
+        lines.append(f"the verifier's last lines:\n{visible(run.test_output)}")
     return textwrap.indent("\n".join(lines), "  ")
 
 

@@ -66,7 +66,8 @@ MAX_BYTES: Final = 900_000
 _MAX_ROWS = 50  # of a table
 _DIFF_LINES = 60
 _DIFF_CHARACTERS = 96  # of a line, about the width of a comment
-_BRIEF_CHARACTERS = 60  # of a reason in an entry's line, or of a name in the headline
+_BRIEF_CHARACTERS = 60  # of a name in the headline
+_REASON_CHARACTERS = 160  # of a reason in an entry's line: room for two values
 _ASKED_CHARACTERS = 600  # of a question in the comment
 _SENTENCE_CHARACTERS = 1000
 
@@ -585,7 +586,7 @@ def _block(
         # The table of cells has the figures, so the line has the reason; the answer follows it.
         reasons = entry.missed
     whole = "".join(reasons[:1])
-    reason = one_line(whole, _BRIEF_CHARACTERS)
+    reason = one_line(whole, _REASON_CHARACTERS)
     subject = Markdown(join_sentence(entry.subject, code, _own))
     if is_shared and entry.run is not None:
         finding = Markdown(join_sentence(entry.finding, plain, _own))
@@ -679,6 +680,8 @@ def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) 
     if cell.case.quarantine:
         bar = f"in quarantine until {cell.case.quarantine.until}"
     answer = shorten(run.answer or "(nothing)", TEXT_CHARACTERS)
+    if before is None:
+        answer = shorten(run.evidence or "(nothing)", TEXT_CHARACTERS)
     return Example(
         cell=cell,
         run=run,
@@ -755,6 +758,7 @@ def _environment() -> Environment:
         "code": code,
         "duration": duration,
         "fence": fence,
+        "shorten": lambda text: shorten(text, TEXT_CHARACTERS),
         "fits_inline": lambda text: "\n" not in text and len(text) <= NAME_CHARACTERS,
         "headline": _headline,
         "interval": _interval,

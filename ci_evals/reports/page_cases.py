@@ -17,7 +17,6 @@ from ci_evals.format import (
     keep_units,
     number_of,
     one_line,
-    quote,
     run_numbers,
     seconds,
     shorten,
@@ -27,7 +26,7 @@ from ci_evals.format import (
 from ci_evals.gate.compare import Change
 from ci_evals.graders.base import Composite, GraderOptions
 from ci_evals.model.case import Variant
-from ci_evals.model.grading import USUAL_WEIGHT, Expectation, join_got
+from ci_evals.model.grading import USUAL_WEIGHT, Expectation
 from ci_evals.model.response import LIMITS_REACHED, Passage, Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
 from ci_evals.reports.answer_forms import (
@@ -51,6 +50,7 @@ from ci_evals.reports.view import (
     address_of,
     alike,
     asked_text,
+    failed_first,
     input_text,
     label_passages,
     metadata_lines,
@@ -209,6 +209,8 @@ class PageRun:
         before: the base's answer, for the first run that failed.
         characters: the length of the answer's text, if tool calls are shown below it; else None.
         context: the texts that were retrieved.
+        test_output: the last lines of a task's verifier.
+        diff: a coding agent's work, its lines marked.
         more_texts: the number of retrieved texts that were left out.
         variations: answers of other runs that differ in few words.
         more_variations: the number of variations that were left out.
@@ -232,6 +234,8 @@ class PageRun:
     more_texts: int
     metadata: str
     detail: str
+    test_output: str
+    diff: Sequence[Node]
     variations: Sequence["PageVariation"]
     more_variations: int
 
@@ -283,10 +287,12 @@ class PageGrade:
     """A grade with its statements, and with the grades that it is composed of.
 
     Attributes:
+        speaks_for_itself: the reason needs no name in front of it.
         judge: the verdict of a model on the answer, `pass` or `fail`; empty without one.
     """
 
     grader: str
+    speaks_for_itself: bool
     passed: bool
     judge: str
     score: str
@@ -496,8 +502,8 @@ def _reason(view: CellView) -> str:
     """Return the most frequent reason why runs of a cell did not pass."""
     reason = ""
     errored = view.run("errored") if view.counts.errored else None
-    if view.failures.reasons:
-        reason, _ = view.failures.reasons[0]
+    if view.failures.missed:
+        reason, _ = view.failures.shared[0]
     elif errored is not None and errored.error:
         reason = errored.error
     return one_line(reason, REASON_CHARACTERS)
@@ -671,7 +677,7 @@ def _run(
         unfolded=unfolded,
         error=run.error,
         frames=run.frames,
-        grades=[_grade(grade, response) for grade in run.grades],
+        grades=[_grade(grade) for grade in failed_first(run.grades)],
         turns=turns,
         answer=answer,
         before=before,
@@ -682,9 +688,22 @@ def _run(
         more_texts=more_texts,
         metadata="\n".join(metadata_lines(run.metadata)),
         detail=visible(run.detail or ""),
+        test_output=visible(run.test_output or ""),
+        diff=list(_diff(run.diff or "")),
         variations=[_variation(run, other) for other in run.variations[:_MAX_VARIATIONS]],
         more_variations=len(run.variations[_MAX_VARIATIONS:]),
     )
+
+
+def _diff(diff: str) -> Iterator[Node]:
+    """Yield the lines of a diff, the added and removed ones marked."""
+    for line in visible(shorten(diff, MAX_CHARACTERS)).splitlines(keepends=True):
+        if line.startswith("+"):
+            yield ("ins", line)
+        elif line.startswith("-"):
+            yield ("del", line)
+        else:
+            yield line
 
 
 def _variation(run: RunView, other: RunView) -> PageVariation:
@@ -768,7 +787,7 @@ def _passages(
     return passages
 
 
-def _grade(grade: Grade, response: Response | None) -> PageGrade:
+def _grade(grade: Grade) -> PageGrade:
     text = f"{grade.score:.2f}"
     if not grade.weight:
         text = f"{text} (for information)"
@@ -779,21 +798,14 @@ def _grade(grade: Grade, response: Response | None) -> PageGrade:
         judge = "pass" if grade.judge_passed else "fail"
     return PageGrade(
         grader=one_line(grade.grader, NAME_CHARACTERS),
+        speaks_for_itself=grade.speaks_for_itself,
         passed=grade.passed,
         judge=judge,
         score=text,
-        reason=one_line(_without_answer(grade, response), REASON_CHARACTERS),
+        reason=one_line(grade.text, REASON_CHARACTERS),
         statements=statement_lines(grade),
-        parts=[_grade(part, response) for part in grade.parts],
+        parts=[_grade(part) for part in failed_first(grade.parts)],
     )
-
-
-def _without_answer(grade: Grade, response: Response | None) -> str:
-    """Return the reason of a grade without the answer, which the page shows above it."""
-    if grade.got is None or response is None:
-        return grade.sentence
-    got = grade.got.removesuffix(quote(response.output)).removesuffix(": ")
-    return join_got(grade.reason, got or None)
 
 
 def _context(grades: Sequence[Grade], passages: Sequence[Passage]) -> Iterator[PageText]:
@@ -823,6 +835,8 @@ def _turn(turn: Turn, passages: Sequence[_Passage]) -> PageTurn:
 def _steps(response: Response) -> Iterator[PageStep]:
     """Yield the steps of an agent, and its tool calls if the steps have none."""
     steps = list(response.steps or ())
+    if response.diff is not None:  # it is shown by itself
+        steps = [step for step in steps if step.result != response.diff]
     if not any(step.kind == "tool_call" for step in steps):
         steps += [Step("tool_call", call.name, call.arguments) for call in response.tool_calls]
     total_s = sum(step.duration_s or 0.0 for step in steps)

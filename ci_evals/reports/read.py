@@ -370,7 +370,7 @@ def _missed(result: Result) -> str:
     """Return the reasons of a failed run on one line; empty for one that passed."""
     if result.status == "passed":
         return ""
-    missed = ", ".join(reason.missed for reason in reasons_of(result))
+    missed = ", ".join(reason.sentence for reason in reasons_of(result))
     return one_line(missed, LINE_CHARACTERS)
 
 

@@ -562,7 +562,7 @@ def render_brief(summary: Summary) -> str:
         failures = cell.failures
         if cell.outcome == "errored":
             failures = Failures.of(cell.results("errored"))
-        why = [reason for reason, _ in failures.reasons]
+        why = [reason.text for reason, _ in failures.reasons]
         failing.append(_cell_fields(summary, cell) | {"why": why})
     errors = [
         {

@@ -8,7 +8,7 @@ from rapidfuzz.distance import Indel
 from ci_evals.model.result import every_grade
 from ci_evals.reports.answer_forms import Piece, pieces_of, split_words
 from ci_evals.reports.similar_answers import group_alike
-from ci_evals.reports.view import RunView, group_by, reason_of
+from ci_evals.reports.view import RunView, group_by
 
 
 def merge_similar(runs: Sequence[RunView]) -> list[RunView]:
@@ -40,7 +40,7 @@ def _ending(run: RunView) -> Hashable:
     for grade in every_grade(result.grades):
         ending += [grade.grader, grade.passed, grade.score]
         if not grade.passed:
-            ending.append(reason_of(grade).missed)
+            ending.append(grade.reason)
     if response is not None:
         ending += [response.model, response.finish_reason]
         ending += [(passage.id, passage.text) for passage in response.passages or ()]

@@ -597,13 +597,13 @@ def _details(entry: GroupItem, group: Group) -> Parts:
     if cell and run and run.answer is not None and not may_be_luck:
         question = question_text(cell.case, run.first)
         asked = one_line(question, _QUESTION_CHARACTERS)
-        answer = one_line(run.answer, _ANSWER_CHARACTERS) or "(empty)"
+        answer = one_line(run.evidence or "", _ANSWER_CHARACTERS) or "(empty)"
         shown = answer
         if asked:  # a conversation has its questions among the answers
             shown = f"{asked} → {answer}"
         lines.append(_dim(shown))
     if cell and len(entry.cells) == 1:
-        lines += cell.failures.lines(FEW, with_answers=False)
+        lines += cell.failures.lines(FEW, of_each_run=False)
     lines += map(_dim, frames)
     for line in lines:
         yield Padding(line, _INDENT)

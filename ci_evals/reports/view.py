@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import quote
 
 from ci_evals.format import (
@@ -35,8 +35,16 @@ from ci_evals.gate.wording.comparisons import cell_finding, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.grading import USUAL_WEIGHT
 from ci_evals.model.report import Tally
-from ci_evals.model.response import Message, Passage, Response, ToolCall
-from ci_evals.model.result import Grade, Result, RunError, Status, every_grade
+from ci_evals.model.response import Message, Passage, Response, ToolCall, Turn
+from ci_evals.model.result import (
+    Grade,
+    Reason,
+    Result,
+    RunError,
+    Status,
+    every_grade,
+    reason_of,
+)
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import BaseAnswer, Summary, once_per_summary
 from ci_evals.stats.rates import flip_rate
@@ -66,19 +74,6 @@ MOST: Final = 200
 
 
 # Runs.
-
-
-class Reason(NamedTuple):
-    """A reason why a run did not pass.
-
-    Attributes:
-        missed: the unmet expectation, without the answer: `contains: does not contain 'Paris'`.
-            Runs with the same fault share this text, even if their answers differ.
-        text: the same with the answer: `…, got 'Lyon'`.
-    """
-
-    missed: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -133,6 +128,22 @@ class RunView:
         return frames_of(_stack_of(self.first))
 
     @property
+    def test_output(self) -> str | None:
+        """The last lines that a task's verifier printed about work that it rejected."""
+        response = self.first.response
+        if response is None or response.test_failure is None:
+            return None
+        return response.test_failure.output or None
+
+    @property
+    def diff(self) -> str | None:
+        """What a coding agent changed, as git shows it; None if nothing is known of it."""
+        response = self.first.response
+        if response is None:
+            return None
+        return response.diff
+
+    @property
     def detail(self) -> str | None:
         """The end of the traceback or stderr of an error or a failed check."""
         stack = _stack_of(self.first)
@@ -146,6 +157,20 @@ class RunView:
         answer.
         """
         return answer_text(self.first)
+
+    @property
+    def evidence(self) -> str | None:
+        """The answer; of a conversation, only the turn that failed, which is the last one unless
+        its check names another.
+        """
+        response = self.first.response
+        if response is None or not response.turns:
+            return self.answer
+        number = len(response.turns)
+        for grade in self.first.grades:
+            if not grade.passed and grade.turn is not None:
+                number = min(number, grade.turn)
+        return "\n".join(lines_of_turn(response.turns[number - 1]))
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -174,11 +199,13 @@ class RunView:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The provider's metadata that all answers share."""
+        """The provider's metadata that all answers share, without the diff."""
         response = self.first.response
         if response is None:
             return {}
         shared = dict(response.metadata)
+        if response.diff is not None:
+            shared.pop("diff")
         for result in self.results[1:]:
             other = result.response.metadata if result.response else {}
             for key in list(shared):
@@ -258,7 +285,7 @@ def _ending(result: Result) -> Hashable:
     for grade in every_grade(result.grades):
         ending += [grade.grader, grade.score]
         if not grade.passed:
-            ending.append(reason_of(grade))
+            ending += [grade.reason, grade.sentence]
     response = result.response
     if response is not None:
         ending += [answer_text(result), response.model, response.finish_reason]
@@ -270,9 +297,17 @@ def reasons_of(result: Result) -> tuple[Reason, ...]:
     """Return the reasons why a run did not pass: its error, or each failed grade."""
     if result.error is not None:
         text = one_line(result.error.sentence, LINE_CHARACTERS)
-        return (Reason(text, text),)
-    failed = [grade for grade in result.grades if not grade.passed]
-    reasons = [reason_of(grade) for grade in failed if grade.weight]
+        return (Reason(text, text, text),)
+    reasons: list[Reason] = []
+    quotes_answer = False
+    for grade in result.grades:
+        if grade.passed or not grade.weight:
+            continue
+        reason = reason_of(grade, result.response)
+        if quotes_answer:  # once is enough
+            reason = reason._replace(text=reason.sentence)
+        quotes_answer = quotes_answer or reason.text != reason.sentence
+        reasons.append(Reason(*(one_line(text, LINE_CHARACTERS) for text in reason)))
     text = ""
     if result.score is not None and result.threshold is not None:
         relation = "at least" if result.status == "passed" else "below"
@@ -282,15 +317,8 @@ def reasons_of(result: Result) -> tuple[Reason, ...]:
     elif not reasons:
         text = f"the score {result.score:.2f} is below its bar"
     if text:
-        reasons.append(Reason(text, text))
+        reasons.append(Reason(text, text, text))
     return tuple(reasons)
-
-
-def reason_of(grade: Grade) -> Reason:
-    """Return the reason of a failed grade: `equals: expected 'Paris'`."""
-    missed = one_line(f"{grade.grader}: {grade.reason}", LINE_CHARACTERS)
-    text = one_line(f"{grade.grader}: {grade.sentence}", LINE_CHARACTERS)
-    return Reason(missed, text)
 
 
 def answer_text(result: Result) -> str | None:
@@ -306,8 +334,13 @@ def answer_text(result: Result) -> str | None:
 def turn_lines(response: Response) -> Iterator[str]:
     """Yield the lines of the user and the assistant in each turn of a conversation."""
     for turn in response.turns:
-        yield f"user: {turn.user}"
-        yield f"assistant: {_response_text(turn.response)}"
+        yield from lines_of_turn(turn)
+
+
+def lines_of_turn(turn: Turn) -> Iterator[str]:
+    """Yield the lines of the user and the assistant in a turn."""
+    yield f"user: {turn.user}"
+    yield f"assistant: {_response_text(turn.response)}"
 
 
 def _last_text(response: Response) -> str:
@@ -375,21 +408,26 @@ def _common_grades(of_each: Sequence[Sequence[Grade]]) -> list[Grade]:
     common = []
     for same in zip(*of_each, strict=True):
         first, *others = same
-        reason, got, statements, parts = first.reason, first.got, first.statements, first.parts
+        reason, sentence = first.reason, first.sentence
+        statements, parts = first.statements, first.parts
         for other in others:
             if other.reason != first.reason:
-                reason, got = "", None
-            if other.got != first.got:
-                got = None
+                reason, sentence = "", None
+            if other.sentence != first.sentence:
+                sentence = None
             if other.statements != first.statements:
                 statements = ()
         if others and parts:
             parts = tuple(_common_grades([grade.parts for grade in same]))
-        shared = (reason, got, statements, parts)
-        if shared != (first.reason, first.got, first.statements, first.parts):
-            first = replace(first, reason=reason, got=got, statements=statements, parts=parts)
-        common.append(first)
+        common.append(
+            replace(first, reason=reason, sentence=sentence, statements=statements, parts=parts)
+        )
     return common
+
+
+def failed_first(grades: Iterable[Grade]) -> list[Grade]:
+    """Return grades with the failed ones first."""
+    return sorted(grades, key=lambda grade: grade.passed)
 
 
 def grade_facts(grade: Grade) -> str:
@@ -468,7 +506,8 @@ class Failures:
     Attributes:
         runs: the number of failed runs.
         missed: each `Reason.missed` with the number of its runs, the most frequent first.
-        reasons: each `Reason.text` in the same way.
+        reasons: each reason in the same way, told apart by `Reason.sentence`: that of its first
+            run.
         cause: a key of the reason that all runs share, answers aside; None if they differ.
         graders: the names of the graders that failed.
         error: the first error that left a run without an answer.
@@ -479,7 +518,7 @@ class Failures:
 
     runs: int = 0
     missed: tuple[tuple[str, int], ...] = ()
-    reasons: tuple[tuple[str, int], ...] = ()
+    reasons: tuple[tuple[Reason, int], ...] = ()
     cause: Hashable = None
     graders: tuple[str, ...] = ()
     error: RunError | None = None
@@ -490,7 +529,8 @@ class Failures:
     def of(cls, results: Iterable[Result]) -> "Failures":
         """Count the reasons of results that did not pass."""
         missed: Counter[str] = Counter()
-        reasons: Counter[str] = Counter()
+        sentences: Counter[str] = Counter()
+        reasons: dict[str, Reason] = {}
         causes: set[Hashable] = set()
         graders: set[str] = set()
         answers: list[str] = []
@@ -500,7 +540,9 @@ class Failures:
             of_run = reasons_of(result)
             # A reason counts once per run, even if several graders give it.
             missed.update(dict.fromkeys([reason.missed for reason in of_run], 1))
-            reasons.update(dict.fromkeys([reason.text for reason in of_run], 1))
+            sentences.update(dict.fromkeys([reason.sentence for reason in of_run], 1))
+            for reason in of_run:
+                reasons.setdefault(reason.sentence, reason)
             if result.error is None:
                 causes.add(tuple(reason.missed for reason in of_run))
                 graders.update(grade.grader for grade in result.grades if not grade.passed)
@@ -514,7 +556,7 @@ class Failures:
         return cls(
             runs=runs,
             missed=tuple(missed.most_common()),
-            reasons=tuple(reasons.most_common()),
+            reasons=tuple((reasons[text], count) for text, count in sentences.most_common()),
             cause=causes.pop() if len(causes) == 1 else None,
             graders=tuple(sorted(graders)),
             error=error,
@@ -524,16 +566,36 @@ class Failures:
 
     @property
     def most_frequent(self) -> str:
-        """The most frequent reason without the answer; empty if there is none."""
-        if not self.missed:
+        """The most frequent reason, for a line without the answer; empty if there is none."""
+        if not self.reasons:
             return ""
-        return self.missed[0][0]
+        return self.reasons[0][0].text
 
-    def lines(self, most: int = SOME, *, with_answers: bool = True) -> list[str]:
+    @property
+    def shared(self) -> Sequence[tuple[str, int]]:
+        """Each `missed` with the number of its runs, as a sentence if all of them share it."""
+        sentences: dict[str, list[str]] = {}
+        for reason, _ in self.reasons:
+            sentences.setdefault(reason.missed, []).append(reason.sentence)
+        counted = []
+        for missed, count in self.missed:
+            text = missed
+            if len(sentences[missed]) == 1:
+                text = sentences[missed][0]
+            counted.append((text, count))
+        return counted
+
+    def lines(self, most: int = SOME, *, of_each_run: bool = True) -> list[str]:
         """Return at most `most` reasons, and a line that counts those left out. If the runs differ,
-        each reason has its share: `2 of 3 failed runs: contains: …`.
+        each reason has its share: `2 of 3 failed runs: people is "two", expected 2`.
+
+        Args:
+            most: the most reasons.
+            of_each_run: list what each run has instead; else what they have in common.
         """
-        counted = self.reasons if with_answers else self.missed
+        counted = self.shared
+        if of_each_run:
+            counted = [(reason.sentence, count) for reason, count in self.reasons]
         shared_by_all = all(count == self.runs for _, count in counted)
         lines = []
         for reason, count in counted[:most]:

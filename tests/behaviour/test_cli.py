@@ -151,7 +151,7 @@ async def test_a_failed_gate_is_exit_1(tmp_path: Path) -> None:
     write_suite(tmp_path, [FAILING])
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 1
-    assert "expected 'goodbye'" in ended.out
+    assert 'expected "goodbye"' in ended.out
 
 
 async def test_the_schema_is_json(tmp_path: Path) -> None:

@@ -345,10 +345,9 @@ async def test_a_goal_that_is_not_reached_in_time_fails_the_run(tmp_path: Path) 
     result = await one(tmp_path, talk({"type": "mock", "default": "Hello?"}, max_turns=2))
     assert said(result) == [("Hello?", "Hello?")] * 2
     (grade,) = result.grades
-    assert (result.status, grade.reason, grade.got) == (
+    assert (result.status, grade.sentence) == (
         "failed",
-        "the user did not reach its goal",
-        "2 turns",
+        "the user did not reach its goal in 2 turns",
     )
 
 

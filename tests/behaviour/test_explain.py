@@ -207,7 +207,7 @@ def test_json_has_all_of_it(head: Path, bases: list[Path]) -> None:
     (cell,) = json.loads(render_json(explain_cells(head, "refund", base=bases)))["cells"]
     assert cell["kind"] == "regressed"
     failed = cell["runs"][1]["grades"][0]
-    assert (failed["reason"], failed["got"]) == ("does not contain 'Paris'", "'Lyon'")
+    assert failed["reason"] == 'no "Paris" in the answer'
     assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, True, True]
     assert "Fisher's exact test for a drop, 2 of 10 against 9 of 12" in cell["test"]
 

@@ -56,7 +56,7 @@ def test_evaluate_sync_returns_the_report(tmp_path: Path) -> None:
         "2 of 4 runs passed (50 %), 2 failed",
         "  hello: 2 of 2 runs, score 100 %",
         "  hello: 0 of 2 runs, score 50 %",
-        "    2 runs: equals: expected 'goodbye', got 'hello'",
+        '    2 runs: the answer is "hello", expected "goodbye"',
         "    2 runs: score 0.50, below the threshold of 0.9",
     ]
 

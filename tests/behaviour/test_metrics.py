@@ -159,7 +159,7 @@ async def test_every_report_shows_names_and_metrics(tmp_path: Path) -> None:
     )
     ended = await ci_evals(tmp_path, "run", "-c", str(suite), "--out", "out")
     assert re.search(r"^metric +tone <b> 75 % \(", ended.out, re.MULTILINE)
-    assert "kind | </td>: does not contain 'please'" in ended.out
+    assert 'kind | </td>: no "please" in the answer' in ended.out
     document = json.loads((tmp_path / "out/report.json").read_bytes())
     (metric,) = document["variants"][0]["metrics"]
     assert (metric["name"], metric["mean"], metric["runs"]) == ("tone <b>", 0.75, 2)

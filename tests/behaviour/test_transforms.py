@@ -61,14 +61,16 @@ async def test_a_grader_sees_what_a_transform_finds(
     tmp_path: Path, answer: str, transform: str, value: Any
 ) -> None:
     result = await judged(tmp_path, answer, {"equals": {"value": value, "transform": transform}})
-    assert (result["status"], result["grades"][0]["reason"][:6]) == ("passed", "equals"), result
+    assert (result["status"], result["grades"][0]["reason"][:10]) == ("passed", "the answer"), (
+        result
+    )
 
 
 @pytest.mark.parametrize(
     ("answer", "transform", "reason"),
     [
-        (ANSWER, "$.city", "transform $.city: the answer is not JSON: "),
-        (JSON, "$.town", 'transform $.town: nothing is there, got {"city": "Paris"'),
+        (ANSWER, "$.city", "transform $.city: the answer is not JSON"),
+        (JSON, "$.town", "transform $.town: nothing is there"),
         (
             JSON,
             "(output | from_json).town",
@@ -77,11 +79,11 @@ async def test_a_grader_sees_what_a_transform_finds(
         (
             JSON,
             "(output | from_json).none",
-            "transform (output | from_json).none: it is none, got ",
+            "transform (output | from_json).none: it is none",
         ),
         (ANSWER, "output | from_json", "transform output | from_json: expected"),
         (ANSWER, "output.split('|')[3]", "transform output.split('|')[3]: "),
-        (ANSWER, "mine:nothing", "transform mine:nothing: it returned nothing, got 'Here: Paris'"),
+        (ANSWER, "mine:nothing", "transform mine:nothing: it returned nothing"),
     ],
 )
 async def test_an_answer_without_it_fails_even_under_not(
@@ -92,7 +94,7 @@ async def test_an_answer_without_it_fails_even_under_not(
     assert result["status"] == "failed"
     assert [grade["passed"] for grade in result["grades"]] == [False, False]
     for grade in result["grades"]:
-        assert f"{grade['reason']}, got {grade['got']}".startswith(reason)
+        assert grade["reason"].startswith(reason)
 
 
 async def test_an_exception_of_the_function_is_a_failed_check_even_under_not(

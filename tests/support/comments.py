@@ -351,10 +351,10 @@ def _say(result: Result, talk: Talk) -> Result:
     if result.response is None:
         return asked
     answer = talk.wrong
-    grade = grade_of(passed=False, reason=f"does not contain {talk.words!r}", got=repr(answer))
+    grade = grade_of(passed=False, reason=f'no "{talk.words}" in the answer')
     if result.status == "passed":
         answer = talk.right
-        grade = grade_of(reason=f"contains {talk.words!r}")
+        grade = grade_of(reason=f'"{talk.words}" is in the answer')
     response = replace(result.response, output=answer)
     return replace(asked, response=response, grades=(grade,))
 
@@ -368,20 +368,23 @@ def _refund(result: Result) -> Result:
     if result.case != "refund" or result.status != "failed":
         return result
     call = ToolCall("refund", {"amount": 100, "currency": "USD"})
-    reason = (
-        "expected refund(currency='EUR'), the closest was refund(currency='USD'): currency differs"
+    grade = grade_of(
+        grader="tool_call",
+        passed=False,
+        reason='refund: currency is not "EUR"',
+        sentence='refund: currency is "USD", expected "EUR"',
     )
     return replace(
         result,
         response=Response(
             output="I have refunded 100 USD to your card.\nAnything else?", tool_calls=(call,)
         ),
-        grades=(grade_of(grader="tool_call", passed=False, reason=reason),),
+        grades=(grade,),
     )
 
 
 def _talkative(result: Result) -> Result:
     """A long wrong answer; no other case has one that is like it, or its reason."""
     number = "".join(filter(str.isdigit, result.case))
-    wrong = grade_of(passed=False, reason=f"does not contain {result.case!r}", got="'No. No.'")
+    wrong = grade_of(passed=False, reason=f'no "{result.case}" in the answer')
     return replace(result, grades=(wrong,), response=Response(output=f"{number}\n" * 20))

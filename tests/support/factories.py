@@ -84,9 +84,9 @@ def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
     """What `contains: Paris` found."""
     defaults: dict[str, Any] = {"grader": "contains", "passed": passed, "score": float(passed)}
     if passed:
-        defaults |= {"reason": f"contains {RIGHT!r}"}
+        defaults |= {"reason": f'"{RIGHT}" is in the answer'}
     elif "reason" not in changes:
-        defaults |= {"reason": f"does not contain {RIGHT!r}", "got": repr(WRONG)}
+        defaults |= {"reason": f'no "{RIGHT}" in the answer'}
     return Grade(**(defaults | changes))
 
 
@@ -98,7 +98,7 @@ def with_own_reason(result: Result) -> Result:
     return replace(
         result,
         response=Response(number or result.case),
-        grades=(grade_of(passed=False, reason=f"does not contain {result.case!r}", got="'Lyon'"),),
+        grades=(grade_of(passed=False, reason=f'no "{result.case}" in the answer'),),
     )
 
 

@@ -195,7 +195,7 @@ def _credited(result: Result) -> Result:
         text = "We give you store credit for it."
     grades = (grade_of(),)
     if result.status == "failed":
-        grades = (grade_of(passed=False, reason="does not contain 'refund'", got=repr(text)),)
+        grades = (grade_of(passed=False, reason='no "refund" in the answer'),)
     return replace(
         result,
         messages=(Message("user", _question(result.case)),),
@@ -219,8 +219,7 @@ def _answered(result: Result) -> Result:
     )
     contains = grade_of(
         passed=not failed,
-        reason="does not contain 'refund'" if failed else "contains 'refund'",
-        got=repr(bad) if failed else None,
+        reason='no "refund" in the answer' if failed else '"refund" is in the answer',
     )
     return replace(
         result,
@@ -330,14 +329,14 @@ def expected_of_judge(**options: Any) -> Expectation:
 @cache
 def many_failures() -> Summary:
     """497 of 600 cases fail for three reasons, and some for their own."""
-    reasons = ("does not contain 'refund'", "is longer than 400 characters", "is not valid JSON")
+    reasons = ('no "refund" in the answer', "more than 400 characters", "the answer is not JSON")
 
     def edit(result: Result) -> Result:
         if result.status != "failed":
             return result
         number = int(result.case.split()[1])
         reason = "mentions a competitor" if number % 100 == 0 else reasons[number % 3]
-        wrong = grade_of(passed=False, reason=reason, got=f"'Answer {number}'")
+        wrong = grade_of(passed=False, reason=reason)
         return replace(result, grades=(wrong,), response=Response(str(number)))
 
     names = many((497, "FFF"), (103, "PPP"), prefix="ticket")

@@ -22,8 +22,9 @@ from ci_evals.format import one_line
 from ci_evals.model.case import Task
 from ci_evals.model.fields import NonEmpty, OneOrMore
 from ci_evals.model.request import Request
-from ci_evals.model.response import Detail, Response, Step
+from ci_evals.model.response import Detail, Response, Step, TestFailure
 from ci_evals.plugins.tasks.containers import ContainerEngine
+from ci_evals.plugins.tasks.failing_tests import find_test_failure
 from ci_evals.plugins.tasks.logs import WhyLeftOut
 from ci_evals.plugins.tasks.repositories import Changes, Repositories
 from ci_evals.plugins.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
@@ -250,7 +251,16 @@ class _Agent:
             raise agent_failure from error
         if len(rewards) > 1:
             response = replace(response, metadata={**response.metadata, "rewards": rewards})
+        if reward < 1:
+            response = replace(response, test_failure=self._test_failure(verifier))
         return replace(response, reward=reward)
+
+    def _test_failure(self, verifier: ProgramEnd) -> TestFailure:
+        printed = []
+        for stream in (verifier.stdout, verifier.stderr_tail):
+            text = _without_secrets(stream, self._redactor).decode(errors="replace")
+            printed.append(clean_text(text))
+        return find_test_failure(*printed)
 
     async def _get_logs(self, sandbox: Sandbox, kept: Path) -> None:
         """Keep the sandbox's `logs`, with secrets removed from the diff."""

@@ -46,7 +46,7 @@ def test_the_summary_has_a_line_for_what_was_asked_of_whom(report: Report) -> No
     assert report.summary().splitlines()[1:] == [
         "  Paris on a: 3 of 3 runs, score 100 %",
         "  Paris on b: 0 of 3 runs, score 0 %",
-        "    3 runs: contains: does not contain 'Paris', got 'L'",
+        '    3 runs: no "Paris" in the answer: "L"',
         "  Lyon on a: 2 of 2 runs, score 100 %",
         "  Lyon on b: 2 of 2 runs, score 100 %",
     ]

@@ -43,9 +43,9 @@ def test_a_suite_that_is_named_is_one_test_for_each_case(pytester: pytest.Pytest
     done.stdout.fnmatch_lines([
         "evals.yaml::good PASSED*",
         "evals.yaml::bad FAILED*",
-        "equals: *expected 'good bye'*",
+        'the answer is "bye", expected "good bye"',
         "0 of 2 runs passed  *evals.yaml:1",
-        "    equals: *expected 'good bye'*",
+        '    the answer is "bye", expected "good bye"',
         "    answer of run 1: bye",
         "*= evals =*",
         "evals.yaml::good: 2 of 2 runs passed",

@@ -99,7 +99,7 @@ async def test_the_reward_is_the_score_and_a_full_one_passes(tmp_path: Path) -> 
         ("full", "passed", 1.0),
         ("half", "failed", 0.5),
     ]
-    assert [each.grades[0].reason for each in report.runs][1] == "reward less than the 1 wanted"
+    assert [each.grades[0].reason for each in report.runs][1] == "reward below 1"
 
 
 async def test_the_agent_works_in_a_fresh_copy_without_the_tests(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ async def test_the_first_failures_are_told_once_with_their_reasons() -> None:
     )
     async with show_progress(run, Log(), line_every_s=0.001):
         seen = [await lines.get() for _ in range(4)]
-    assert seen[0] == "✗ river: contains: does not contain 'Paris', got 'Lyon'"
+    assert seen[0] == '✗ river: no "Paris" in the answer: "Lyon"'
     assert seen[1] == "! odd # [error]: boom"
     assert all(line.startswith("1/3 runs") for line in seen[2:])
 
@@ -175,7 +175,7 @@ def test_a_reason_is_not_repeated_in_the_next_line() -> None:
     run = watched(total=9)
     run.fail(result_of("river", "failed"), result_of("capital", "failed"))
     assert list(progress.Watch(run).failures()) == [
-        "✗ river: contains: does not contain 'Paris', got 'Lyon'",
+        '✗ river: no "Paris" in the answer: "Lyon"',
         "✗ capital: the same",
     ]
 
@@ -198,7 +198,7 @@ async def test_below_the_bar_stand_the_last_failures_and_what_is_being_judged() 
     first, *below = ESCAPE.sub("", seen.decode()).lstrip("\r").splitlines()
     assert "1/2 runs" in first
     told = [line.strip() for line in below if line.strip()]
-    assert told[0] == "✗ case 2: contains: does not contain 'Paris', got 'Lyon'"
+    assert told[0] == '✗ case 2: no "Paris" in the answer: "Lyon"'
     assert told[1:] == [*(f"✗ case {number}: the same" for number in range(3, 7)), "judging river"]
 
 
@@ -241,7 +241,7 @@ async def test_on_60_columns_the_state_and_the_reasons_are_whole() -> None:
     assert max(map(cell_len, lines)) < 60
     shown = " ".join(" ".join(lines).split())
     assert "confirming 3 cases 3/2,000 runs 1 failed 1 errored $12.50" in shown
-    assert "✗ lost-package: contains: does not contain 'Paris', got 'Lyon'" in shown
+    assert '✗ lost-package: no "Paris" in the answer: "Lyon"' in shown
     assert "7 waiting: rate-limited (429), next try in 12 s, gives up in 55 s: refund," in shown
     assert "…" not in shown
 

@@ -79,14 +79,14 @@ def _module(tmp_path: Path) -> Iterator[None]:
         ("in_a_thread", True, 1.0, "own_graders:in_a_thread returned True"),
         ("detailed", True, 0.25, "as polite as it gets"),
         ("only_passed", False, 0.0, "rude"),
-        ("half", False, 0.5, f"own_graders:half gave a score below 1 ({HINT}), got 0.5"),
+        ("half", False, 0.5, f"own_graders:half gave 0.5, at least 1 needed ({HINT})"),
     ],
 )
 async def test_what_a_function_may_take_and_return(
     function: str, passed: bool, score: float, sentence: str, answer_of: AnswerOf
 ) -> None:
     finding = await PythonGrader(target=f"own_graders:{function}").grade(answer_of("Paris"))
-    assert (finding.passed, finding.score, finding.sentence) == (passed, score, sentence)
+    assert (finding.passed, finding.score, finding.text) == (passed, score, sentence)
 
 
 @pytest.mark.parametrize(
@@ -114,48 +114,48 @@ async def test_a_score_passes_from_the_threshold_on(
 async def test_a_verdict_below_the_threshold_fails_with_both_reasons(answer_of: AnswerOf) -> None:
     grader = PythonGrader(target="own_graders:detailed", threshold=0.5)
     finding = await grader.grade(answer_of())
-    assert (finding.score, finding.sentence) == (
+    assert (finding.score, finding.text) == (
         0.25,
-        "own_graders:detailed gave a score below 0.5, got 0.25: as polite as it gets",
+        "own_graders:detailed gave 0.25, at least 0.5 needed: as polite as it gets",
     )
 
 
 @pytest.mark.parametrize(
-    ("function", "reason", "got"),
+    ("function", "reason", "returned"),
     [
-        ("nothing", "must return a bool, a score from 0 to 1, or a mapping", "NoneType null"),
-        ("too_much", "must return a score from 0 to 1", "int 7"),
-        ("nan", "must return a score from 0 to 1", "float NaN"),
+        ("nothing", "must return a bool, a score from 0 to 1, or a mapping", "a NoneType, null"),
+        ("too_much", "must return a score from 0 to 1", "7"),
+        ("nan", "must return a score from 0 to 1", "NaN"),
         (
             "misspelt",
             "returned an unknown key 'pased'; known: passed, score",
-            'dict {"pased": true}',
+            'a dict, {"pased": true}',
         ),
         (
             "empty",
             "returned a mapping with neither passed nor score: it must return a bool",
-            "dict {}",
+            "a dict, {}",
         ),
-        ("bad_passed", "must return a bool as `passed`", "str 'true'"),
-        ("bad_reason", "must return text as its reason", "int 5"),
-        ("bad_score", "must return a number as its score", "bool true"),
-        ("odd_finding", "must return a bool as `passed`", "str 'no'"),
-        ("nan_finding", "must return a score from 0 to 1", "float NaN"),
-        ("big_finding", "must return a score from 0 to 1", "int 5"),
-        ("text_finding", "must return a number as its score", "str '1.0'"),
-        ("finding_without_reason", "must return text as its reason", "NoneType null"),
-        ("quoted", "returned a text: return the boolean without quotes", "str 'True'"),
+        ("bad_passed", "must return a bool as `passed`", '"true"'),
+        ("bad_reason", "must return text as its reason", "5"),
+        ("bad_score", "must return a number as its score", "true"),
+        ("odd_finding", "must return a bool as `passed`", '"no"'),
+        ("nan_finding", "must return a score from 0 to 1", "NaN"),
+        ("big_finding", "must return a score from 0 to 1", "5"),
+        ("text_finding", "must return a number as its score", '"1.0"'),
+        ("finding_without_reason", "must return text as its reason", "a NoneType, null"),
+        ("quoted", "returned a text: return the boolean without quotes", '"True"'),
     ],
 )
 async def test_a_function_that_does_not_judge_fails_even_under_not(
-    function: str, reason: str, got: str, answer_of: AnswerOf
+    function: str, reason: str, returned: str, answer_of: AnswerOf
 ) -> None:
     grader = PythonGrader(target=f"own_graders:{function}")
     plain = await grade(Expectation("python", grader), answer_of())
     negated = await grade(Expectation("not_python", grader, negated=True), answer_of())
     assert (plain.passed, negated.passed, negated.score) == (False, False, 0.0)
     assert plain.reason.startswith(f"own_graders:{function} {reason}")
-    assert plain.got == got
+    assert plain.text.endswith(f": it returned {returned}")
 
 
 @pytest.mark.parametrize(

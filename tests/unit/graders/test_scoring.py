@@ -142,7 +142,7 @@ async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_th
         0.25,
         2,
     )
-    assert found.sentence == "similarity to 'abcd' is at least 0.7, got 0.750"
+    assert found.text == 'similarity to "abcd" is 0.750, no less than 0.7'
 
 
 class Raising:
@@ -223,7 +223,6 @@ async def test_an_exception_is_a_failed_check_even_under_not(
     raised = found.parts[0]
     assert raised.reason.startswith("raised ")
     assert raised.detail
-    assert raised.got == "'Paris'"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,55 +84,49 @@ def test_what_passes_and_what_does_not(
 @pytest.mark.parametrize(
     ("options", "calls", "reason"),
     [
-        ({"tool": "book"}, [], "did not call book: no tool was called, got 'I cannot.'"),
+        ({"tool": "book"}, [], 'no call of "book", nor of any other tool'),
         (
             {"tool": "book", "arguments": {"to": "Paris"}},
             [SEARCH],
-            'did not call book({"to": "Paris"}), got search',
+            'no call of "book" with {"to": "Paris"} (called: search)',
         ),
         (
             {"tool": "book", "arguments": {"to": "Paris"}},
             [LONDON],
-            "called book with other arguments: argument to: expected 'Paris', got 'London'",
+            'book: to is "London", expected "Paris"',
         ),
         (
             {"tool": "book", "arguments": {"to": "Paris", "on": {"day": 1}}},
             [SEARCH, LONDON, call("book", {"to": "Paris", "on": {"day": 2}})],
-            (
-                "called book with other arguments: argument on.day: expected 1,"
-                " got 2 in the closest of 2 such calls"
-            ),
+            "book: on.day is 2, expected 1 (in the closest of 2 calls)",
         ),
         (
             {"tool": "book", "arguments": {"to": "Paris"}},
             [call("book", {"seats": 2})],
-            (
-                "called book with other arguments: argument to is missing, expected 'Paris'; "
-                'argument seats was not expected, got {"seats": 2}'
-            ),
+            'book: to is missing, expected "Paris"; seats is 2, but was not expected',
         ),
         (
             {"tool": "book", "arguments": {"to": "Paris"}},
             [call("book", "{to")],
-            'called book with other arguments: arguments: expected {"to": "Paris"}, got \'{to\'',
+            'book: arguments is "{to", expected {"to": "Paris"}',
         ),
         (
             {"tool": "book"},
             [PARIS, SEARCH],
-            "expected no other call, which `ignore_extra_calls: true` accepts, got search({})",
+            'also called "search", which `ignore_extra_calls: true` accepts',
         ),
-        ({"calls": []}, [SEARCH], "expected no tool call, got search({})"),
+        ({"calls": []}, [SEARCH], 'called "search", expected no call'),
         (
             {"calls": [{"name": "search"}, {"name": "book"}], "match_order": True},
             [PARIS, SEARCH],
-            "called in another order: expected search, book, got book, search",
+            "called book → search, expected search → book",
         ),
     ],
 )
 def test_a_wrong_call_is_explained_against_the_closest_one(
     options: dict[str, Any], calls: list[ToolCall], reason: str, answer_of: AnswerOf
 ) -> None:
-    assert found(options, answer_of("I cannot.", tool_calls=tuple(calls))).sentence == reason
+    assert found(options, answer_of("I cannot.", tool_calls=tuple(calls))).text == reason
 
 
 @pytest.mark.parametrize(
@@ -161,7 +155,7 @@ async def test_extra_calls_or_arguments_do_not_excuse_a_forbidden_call(
 
 def test_hostile_names_and_arguments_are_shown_short_and_printable(answer_of: AnswerOf) -> None:
     hostile = call("\x1b[31m" * 1000, {"\ud800\n" * 1000: "\x07" * 100_000})
-    reason = found({"tool": "book"}, answer_of(tool_calls=(hostile, hostile))).sentence
+    reason = found({"tool": "book"}, answer_of(tool_calls=(hostile, hostile))).text
     assert len(reason) < 1000
     assert reason.isprintable()
 
@@ -228,15 +222,15 @@ def test_it_is_said_which_calls_must_be_right(
     finding = judge_arguments(options, answer_of(tool_calls=(PARIS, SEARCH, LONDON)))
     assert finding.passed is passed
     if not passed:
-        assert finding.sentence == "book: argument to: expected 'Paris', got 'London' in call 3"
+        assert finding.text == 'book: to is "London", expected "Paris" (call 3)'
 
 
 def test_inner_arguments_are_found_by_their_names_between_dots(answer_of: AnswerOf) -> None:
     answer = answer_of(tool_calls=(call("book", {"who": {"name": "Ada"}, "a.b": 1}),))
     where = {"who.name": {"equals": "Ada"}, "a.b": {"equals": 1}}
     assert judge_arguments({"where": where}, answer).passed
-    assert "argument who.age is missing" in (
-        judge_arguments({"where": {"who.age": {"min": 1}}}, answer).sentence
+    assert "who.age is missing" in (
+        judge_arguments({"where": {"who.age": {"min": 1}}}, answer).text
     )
 
 
@@ -253,7 +247,7 @@ def test_arguments_that_are_no_json_do_not_pass(answer_of: AnswerOf) -> None:
 
 def test_a_tool_that_was_not_called_does_not_pass(answer_of: AnswerOf) -> None:
     finding = judge_arguments({"schema": {}}, answer_of(tool_calls=(SEARCH,)))
-    assert (finding.passed, finding.sentence) == (False, "book was not called, got search")
+    assert (finding.passed, finding.text) == (False, 'no call of "book" (called: search)')
 
 
 @pytest.mark.parametrize(

@@ -72,62 +72,59 @@ def test_what_matches_and_what_does_not(
             "exact",
             ["search", "pay"],
             [SEARCH, PARIS],
-            (
-                "call 2 is not pay; expected search → pay,"
-                ' got book({"to": "Paris"}) in search → book'
-            ),
+            ('call 2 is "book" with {"to": "Paris"}: called search → book, expected search → pay'),
         ),
         (
             "exact",
             [{"name": "book", "arguments": {"to": "Paris"}}],
             [LONDON],
-            "call 1 is book with other arguments: argument to: expected 'Paris', got 'London'",
+            'book: to is "London", expected "Paris" (call 1)',
         ),
         (
             "exact",
             ["search", "pay"],
             [SEARCH],
-            "stops after call 1, before pay; expected search → pay, got search",
+            'stops before the call of "pay": called search, expected search → pay',
         ),
         (
             "exact",
             ["search"],
             [SEARCH, PAY],
-            "goes on after call 1; expected search, got pay({}) in search → pay",
+            'a further call of "pay" at the end: called search → pay, expected search',
         ),
-        ("exact", [], [PAY], "goes on after no call; expected no tool, got pay({}) in pay"),
+        ("exact", [], [PAY], 'a further call of "pay" at the end: called pay, expected no tool'),
         (
             "in_order",
             ["search", "pay", "book"],
             [SEARCH, PARIS, PAY],
             (
-                "book is missing after call 3, pay;"
-                " expected search → pay → book, got search → book → pay"
+                'no call of "book" after "pay":'
+                " called search → book → pay, expected search → pay → book"
             ),
         ),
         (
             "in_order",
             ["search", "cancel"],
             [SEARCH, PAY],
-            "cancel is missing after call 1, search; expected search → cancel, got search → pay",
+            'no call of "cancel" after "search": called search → pay, expected search → cancel',
         ),
         (
             "superset",
             [{"name": "book", "arguments": {"to": "Rome"}}],
             [SEARCH, PARIS],
-            "call 2 is book with other arguments: argument to: expected 'Rome', got 'Paris'",
+            'book: to is "Paris", expected "Rome" (call 2)',
         ),
         (
             "subset",
             ["search"],
             [SEARCH, PAY],
-            "made an unexpected call; expected search, got pay({}) as call 2 in search → pay",
+            'unexpected call of "pay": called search → pay, expected search',
         ),
         (
             "any_order",
             ["pay"],
             [PAY, SEARCH],
-            "made an unexpected call; expected pay, got search({}) as call 2 in pay → search",
+            'unexpected call of "search": called pay → search, expected pay',
         ),
     ],
 )
@@ -135,9 +132,7 @@ def test_a_reason_says_where_the_trajectories_part(
     match: str, calls: list[Any], steps: list[Step], reason: str, answer_of: AnswerOf
 ) -> None:
     assert (
-        found(
-            "trajectory", {"calls": calls, "match": match}, answer_of(steps=tuple(steps))
-        ).sentence
+        found("trajectory", {"calls": calls, "match": match}, answer_of(steps=tuple(steps))).text
         == reason
     )
 
@@ -173,7 +168,7 @@ async def test_negation_and_weight_are_those_of_every_grader(answer_of: AnswerOf
 
 def test_thousands_of_calls_end_in_a_sentence(answer_of: AnswerOf) -> None:
     answer = answer_of(steps=(SEARCH,) * 5000)
-    assert "(5,000 calls)" in found("trajectory", {"calls": ["search"] * 100}, answer).sentence
+    assert "(5,000 calls)" in found("trajectory", {"calls": ["search"] * 100}, answer).text
 
 
 def test_a_trajectory_that_always_passes_is_refused() -> None:
@@ -195,45 +190,45 @@ def test_a_failed_tool_call_is_named_with_its_step(answer_of: AnswerOf) -> None:
     )
     finding = found("no_tool_errors", {}, answer_of(steps=steps))
     assert (finding.passed, finding.score) == (False, 0.5)
-    assert finding.sentence == "book failed, got 'no seats' at step 3, and 1 more error"
+    assert finding.text == 'the call of "book" failed at step 3: "no seats" (and 1 more error)'
     assert found("no_tool_errors", {}, answer_of(steps=(SEARCH, PAY))).passed
 
 
 @pytest.mark.parametrize(
     ("name", "options", "passed", "reason"),
     [
-        ("max_tool_calls", {"value": 3}, True, "at most 3 tool calls, got 3"),
+        ("max_tool_calls", {"value": 3}, True, "3 tool calls, no more than 3"),
         (
             "max_tool_calls",
             {"value": 2},
             False,
-            "more than 2 tool calls, got 3; number 3 is pay",
+            "3 tool calls, at most 2 allowed (number 3 is pay)",
         ),
         (
             "max_tool_calls",
             {"value": 0, "tool": "cancel"},
             True,
-            "at most 0 cancel calls, got 0",
+            "0 cancel calls, no more than 0",
         ),
         (
             "max_tool_calls",
             {"value": 0, "tool": "pay"},
             False,
-            "more than 0 pay calls, got 1; number 1 is pay",
+            "1 pay call, at most 0 allowed (number 1 is pay)",
         ),
-        ("max_steps", {"value": 5}, True, "at most 5 steps, got 5"),
+        ("max_steps", {"value": 5}, True, "5 steps, no more than 5"),
         (
             "max_steps",
             {"value": 4},
             False,
-            "more than 4 steps, got 5; number 5 is pay",
+            "5 steps, at most 4 allowed (number 5 is pay)",
         ),
-        ("max_model_requests", {"value": 2}, True, "at most 2 model requests, got 2"),
+        ("max_model_requests", {"value": 2}, True, "2 model requests, no more than 2"),
         (
             "max_model_requests",
             {"value": 1},
             False,
-            "more than 1 model request, got 2; number 2 is m",
+            "2 model requests, at most 1 allowed (number 2 is m)",
         ),
     ],
 )
@@ -243,7 +238,7 @@ def test_steps_are_counted(
     asked, said = Step("model_request", "m"), Step("message", "assistant", result="hm")
     finding = found(name, options, answer_of(steps=(said, asked, SEARCH, PARIS, asked, PAY)))
     assert finding.passed is passed
-    assert finding.sentence.startswith(reason)
+    assert finding.text.startswith(reason)
 
 
 @pytest.mark.parametrize("name", ["no_tool_errors", "max_steps", "max_model_requests"])

@@ -233,15 +233,16 @@ def _flight_result(result: Result) -> Result:
         }
     if result.case == "refund" and result.status == "failed":
         call = ToolCall("refund", {"amount": 100, "currency": "USD"})
-        reason = (
-            "expected refund(currency='EUR'), the closest was refund(currency='USD'): "
-            "currency differs"
-        )
         changes["response"] = Response(output="Done.\nAnything else?", tool_calls=(call,))
         changes["score"] = 0.0 if result.run == 2 else 0.5
         changes["grades"] = (
             grade_of(passed=result.run != 2),
-            grade_of(grader="tool_call", passed=False, reason=reason),
+            grade_of(
+                grader="tool_call",
+                passed=False,
+                reason='refund: currency is not "EUR"',
+                sentence='refund: currency is "USD", expected "EUR"',
+            ),
         )
     return replace(result, **changes)
 

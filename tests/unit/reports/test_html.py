@@ -427,7 +427,7 @@ def test_answers_that_differ_in_few_words_are_shown_as_one() -> None:
     }
 
     def edit(result: Result) -> Result:
-        missed = grade_of(passed=False, reason="does not contain 'refund'", got=answers[result.run])
+        missed = grade_of(passed=False, reason='no "refund" in the answer')
         return replace(result, response=Response(answers[result.run]), grades=(missed,))
 
     text = text_of(summarize(report_of({"lamp": "FFFF"}, edit=edit), None))
@@ -726,7 +726,7 @@ def test_hostile_text_is_shown_as_it_is(which: str, request: pytest.FixtureReque
     assert "<script>alert" not in text
     assert all(character.isprintable() or character in "\n\t\xa0" for character in text)
     ours = re.findall("<(?:style|script)>.*?</(?:style|script)>", text, re.DOTALL)
-    assert len(text) - sum(map(len, ours)) < 357_000
+    assert len(text) - sum(map(len, ours)) < 360_000
 
 
 def test_the_policy_allows_this_style_and_this_script_and_nothing_else(flights: Summary) -> None:

@@ -27,7 +27,7 @@ def test_the_example_in_the_docs_is_what_is_printed(tmp_path: Path) -> None:
     ) -> SecondGrade:
         first = grade_of(passed=before == "passed")
         result = result_of(case, before, run=run, grades=(first,))
-        second = grade_of(passed=after == "passed", reason=reason, got=None)
+        second = grade_of(passed=after == "passed", reason=reason)
         outcome = RunOutcome(after, grades=(second,), judging=judging)
         return SecondGrade(GradedAnswer(cell, result), outcome)
 

@@ -19,14 +19,17 @@ def test_a_failed_run_says_each_grade_that_failed() -> None:
     grades = (
         grade_of(passed=True),
         grade_of(passed=False),
-        grade_of(passed=False, grader="latency", reason="6 s"),
+        grade_of(passed=False, grader="latency", reason="took 6 s"),
     )
     found = reasons_of(result_of(status="failed", grades=grades))
     assert [reason.missed for reason in found] == [
-        "contains: does not contain 'Paris'",
-        "latency: 6 s",
+        'no "Paris" in the answer',
+        "took 6 s",
     ]
-    assert found[0].text == "contains: does not contain 'Paris', got 'Lyon'"
+    assert [reason.text for reason in found] == [
+        'no "Paris" in the answer: "Lyon"',
+        "took 6 s",  # the answer is quoted once
+    ]
 
 
 def test_a_crash_says_its_error() -> None:
@@ -42,24 +45,37 @@ def test_a_score_below_the_threshold_is_a_reason() -> None:
 
 def test_reasons_are_counted_where_runs_differ() -> None:
     one = result_of(status="failed")
-    other = result_of(status="failed", grades=(grade_of(passed=False, reason="empty", got=None),))
+    other = result_of(status="failed", grades=(grade_of(passed=False, reason="empty"),))
     same, different = Failures.of([one, one]), Failures.of([one, other, other])
-    assert same.lines() == ["contains: does not contain 'Paris', got 'Lyon'"]
-    assert same.lines(with_answers=False) == ["contains: does not contain 'Paris'"]
+    assert same.lines() == ['no "Paris" in the answer']
+    assert same.most_frequent == 'no "Paris" in the answer: "Lyon"'
     assert different.lines(1) == [
-        "2 of 3 failed runs: contains: empty",
+        "2 of 3 failed runs: empty",
         "… and 1 other reason",
     ]
 
 
 def test_failures_with_different_answers_have_one_cause() -> None:
     lyon, rome = (
-        result_of(status="failed", grades=(grade_of(passed=False, got=got),))
-        for got in ("'Lyon'", "'Rome'")
+        result_of(
+            status="failed",
+            grades=(
+                grade_of(
+                    grader="equals",
+                    passed=False,
+                    reason='the answer is not "Paris"',
+                    sentence=f'the answer is "{city}", expected "Paris"',
+                ),
+            ),
+        )
+        for city in ("Lyon", "Rome")
     )
     found = Failures.of([lyon, rome])
     assert found.cause == Failures.of([lyon]).cause
-    assert found.lines(with_answers=False) == ["contains: does not contain 'Paris'"]
+    assert found.lines(of_each_run=False) == ['the answer is not "Paris"']
+    assert Failures.of([lyon]).lines(of_each_run=False) == [
+        'the answer is "Lyon", expected "Paris"'
+    ]
     assert len(found.lines()) == 2
 
 
