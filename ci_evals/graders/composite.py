@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ci_evals.format import number_of
 from ci_evals.graders.base import Composite, failed, passed, reaches
 from ci_evals.graders.scoring import score_of
 from ci_evals.model.grading import Finding
@@ -24,8 +25,8 @@ class AllOf(Composite):
         if self.threshold is not None:
             return _against_threshold("score", score, self.threshold, wrong)
         if not wrong:
-            return passed(f"all {len(grades)} checks passed", score)
-        return _failed(f"{len(wrong)} of {len(grades)} checks failed", score, wrong)
+            return passed(f"all of {number_of(len(grades), 'check')} passed", score)
+        return _failed(f"{len(wrong)} of {number_of(len(grades), 'check')} failed", score, wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class AnyOf(Composite):
                 if grade.sentence is not None:
                     sentence = grade.introduce(grade.sentence)
                 return passed(reason, score, sentence=sentence)
-        return _failed(f"none of {len(weighty)} checks passed", score, weighty)
+        return _failed(f"none of {number_of(len(weighty), 'check')} passed", score, weighty)
 
 
 def _against_threshold(

@@ -54,8 +54,8 @@ async def test_a_failed_assertion_is_the_reason(tmp_path: Path) -> None:
     found = await judge(tmp_path, *(("Paris", {"python": code}) for code in codes))
     assert [result["status"] for result in found] == ["failed"] * 3
     bare, with_message, in_library = [result["grades"][0] for result in found]
-    assert (bare["reason"], bare["got"]) == ("assert 'x' in output", "'Paris'")
-    assert (with_message["reason"], with_message["got"]) == ("no city", "'Paris'")
+    assert bare["reason"] == "assert 'x' in output"
+    assert with_message["reason"] == "no city"
     assert in_library["reason"] == "raised AssertionError: False is not true (line 2)"
 
 

@@ -24,7 +24,9 @@ async def test_an_expected_text_is_shown_whole_whatever_it_says(tmp_path: Path) 
         "out",
     )
     assert '    no "error: got 5" in the answer\n' in ran.stdout.decode()
-    assert 'no "error: got 5" in the answer' in (tmp_path / "out/summary.md").read_text("utf-8")
+    assert "no &#34;error: got 5&#34; in the answer" in (tmp_path / "out/summary.md").read_text(
+        "utf-8"
+    )
     (grade,) = report_in(tmp_path / "out")["results"][0]["grades"]
     assert grade["reason"] == 'no "error: got 5" in the answer'
     assert grade.get("sentence") is None
