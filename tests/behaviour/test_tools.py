@@ -200,7 +200,7 @@ async def test_a_tool_that_raises_tells_the_model_and_the_report(
     (step,) = tool_steps(tmp_path)
     assert step["error"].startswith(error)
     assert ("(shop.py:17 in find_order)" in step["error"]) == ("KeyError" in error)
-    assert ended.out.count("no_tool_errors: find_order failed") == 1
+    assert ended.out.count('the call of "find_order" failed') == 1
 
 
 async def test_a_tool_that_does_not_exist_or_hangs_tells_the_model(tmp_path: Path) -> None:

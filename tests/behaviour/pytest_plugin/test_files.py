@@ -50,7 +50,7 @@ def test_a_suite_that_is_named_is_one_test_for_each_case(pytester: pytest.Pytest
         "*= evals =*",
         "evals.yaml::good: 2 of 2 runs passed",
         "evals.yaml::bad: 0 of 2 runs passed",
-        "FAILED evals.yaml::bad - Failed: equals: *",
+        "FAILED evals.yaml::bad - Failed: the answer is *",
     ])  # fmt: skip
 
 

@@ -344,6 +344,29 @@ async def test_hostile_text_of_a_transcript_acts_nowhere(tmp_path: Path) -> None
     assert "<script>alert" not in page((results / "summary.md").read_text())
 
 
+async def test_a_rejected_work_shows_the_failing_test_and_the_diff_once(tmp_path: Path) -> None:
+    fails = (
+        r"printf '\033[31mFAILED\033[0m test_shop.py::test_total - assert 3 == 4\n'"
+        '; echo 0 > "$LOGS_DIR/verifier/reward.txt"\n'
+    )
+    fix_task(tmp_path, test=fails)
+    write_suite(
+        tmp_path, TASKS, providers=[agent(f"echo new > shop.py; {show('claude-code.jsonl')}")]
+    )
+    ran = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ran.code == 1
+    assert "    reward 0 of 1: test_total failed\n" in ran.out
+    comment = (tmp_path / "out/summary.md").read_text("utf-8")
+    output = "```text\nFAILED test_shop.py::test_total - assert 3 == 4\n```"
+    assert f"The verifier's last lines:\n{output}" in comment
+    assert "```diff\ndiff --git a/shop.py b/shop.py\n" in comment
+    explained = (await ci_evals(tmp_path, "explain", "fix", "--report", "out")).out
+    assert "    FAILED test_shop.py::test_total - assert 3 == 4\n" in explained
+    assert explained.count("+new") == 1
+    html = (tmp_path / "out/report.html").read_text("utf-8")
+    assert html.count("<ins>+new\n</ins>") == html.count("+new") == 1
+
+
 async def test_an_agent_works_on_a_copy_of_a_repository_at_a_revision(tmp_path: Path) -> None:
     repository, first = write_repository(tmp_path)
     toml = f'[environment]\nrepository = "../../shop"\nrevision = "{first[:10]}"\n'
