@@ -31,7 +31,7 @@ class WordRatio(GraderOptions):
             return passed(f"at most {self.value:g} words for each word of the question")
         return failed(
             f"more than {self.value:g} words for each word of the question",
-            got=f"{answered} words for {asked}",
+            sentence=f"{answered} words for {asked}, at most {self.value:g} for each allowed",
         )
 
 

@@ -52,7 +52,7 @@ def test_the_failing_case_says_which_argument_was_wrong(out: Path) -> None:
     ]
     assert len(grades) == RUNS
     assert all("2026-03-06" in grade["reason"] for grade in grades)
-    assert all("2026-03-02" in grade["got"] for grade in grades)
+    assert all("2026-03-02" in grade["sentence"] for grade in grades)
 
 
 def test_the_summary_names_the_weak_cases(out: Path) -> None:

@@ -14,7 +14,7 @@ from ci_evals.plugins.tasks.failing_tests import MAX_LINES, find_test_failure
         ("    --- FAIL: TestTotal/usd (0.00s)", "TestTotal/usd"),
         ("test cart::total ... FAILED", "total"),
         ("not ok 2 - adds up", "adds up"),
-        ("  ● cart › adds up", "cart › adds up"),
+        ("  ● Cart adds up", "Cart adds up"),
         ("\x1b[31mFAILED\x1b[0m a.py::\x1b[1mtest_total\x1b[0m - no", "test_total"),
         ("FAILED a.py::test_a\nFAILED a.py::test_b\nFAILED a.py::test_a", "test_a and 1 more"),
         ("all 3 tests ran", None),
