@@ -155,21 +155,33 @@ class Confirmation(ABC):
         """Yield the steps in order, each with the runs that it still lacks."""
         yield self._repeat_suspects()
         yield self._confirm_cases()
+        yield self._repeat_cells(self.open_suspects)
         yield self._confirm_cells()
         if self.is_whole:
             yield from self.test_rises()
             yield from self.test_variants()
 
     def _repeat_suspects(self) -> FurtherRuns:
-        wanted = {cell.head.key: Wanted(SUSPECT_RUNS) for cell in self.suspects}
+        """Return the first runs of suspect cases, and of suspect cells of other cases."""
+        cases = {case.id for case in self.suspect_cases}
+        alone = [cell for cell in self.suspects if cell.head.key[0] not in cases]
+        wanted = dict(self._repeats_of(alone))
         for case in self.suspect_cases:
             for cell in case.cells:
-                wanted.setdefault(cell.head.key, Wanted(_runs_of_suspect_case(case)))
+                wanted[cell.head.key] = Wanted(_runs_of_suspect_case(case))
         found = self.further("suspects", wanted)
         return found._replace(
-            cells=[cell.head.key for cell in self.suspects],
+            cells=[cell.head.key for cell in alone],
             cases=[case.id for case in self.suspect_cases],
         )
+
+    def _repeat_cells(self, cells: Sequence[MatchedCell]) -> FurtherRuns:
+        found = self.further("suspects", self._repeats_of(cells))
+        return found._replace(cells=list(found.runs))
+
+    @staticmethod
+    def _repeats_of(cells: Iterable[MatchedCell]) -> Mapping[CellKey, Wanted]:
+        return {cell.head.key: Wanted(SUSPECT_RUNS) for cell in cells}
 
     def _confirm_cases(self) -> FurtherRuns:
         wanted = {}
@@ -246,6 +258,11 @@ class Confirmation(ABC):
         found.sort(key=lambda case: (not case.critical, case.planned_p))
         return found[: _most_suspects(len(self.cases))]
 
+    @property
+    def open_suspects(self) -> Sequence[MatchedCell]:
+        """The suspect cells whose case is not named, which explains them."""
+        return [cell for cell in self.suspects if cell.head.key[0] not in self.named_cases]
+
     @cached_property
     def candidate_cases(self) -> Sequence[MatchedCase]:
         """The suspect cases that still look worse after they ran again."""
@@ -264,9 +281,9 @@ class Confirmation(ABC):
         Of a base with few runs, no cell can look much worse yet.
         """
         found = []
-        for cell in self.suspects:
+        for cell in self.open_suspects:
             runs = self.runs(cell, Wanted(SUSPECT_RUNS))
-            if runs is None or cell.head.key[0] in self.named_cases:
+            if runs is None:
                 continue
             level = CANDIDATE_P
             if cell.pooled.graded < FEW_BASE_RUNS:
@@ -460,14 +477,20 @@ class Confirmation(ABC):
         """The variants that are tested as a whole, each with its cells.
 
         Where something of a variant is named, it is red anyway; where the gate allows that, its
-        other cells are tested. One that is better as a whole is not worse.
+        other cells are tested. Cells of a named case are explained by it, even on variants that
+        don't show it by themselves. A variant that is better as a whole is not worse.
         """
         tested = {}
         for variant, cells in self.matching.by_variant.items():
             if variant in self.better:
                 continue
-            others = [cell for cell in cells if not self.is_named(cell)]
-            if len(others) == len(cells) or (self.names_are_allowed and others):
+            others = [
+                cell
+                for cell in cells
+                if not self.is_named(cell) and cell.head.key[0] not in self.named_cases
+            ]
+            is_named = any(self.is_named(cell) for cell in cells)
+            if others and (self.names_are_allowed or not is_named):
                 tested[variant] = others
         return tested
 
