@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import ceil
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ci_evals.engine.cells import Cells
@@ -40,7 +41,7 @@ from ci_evals.engine.recordings import Recordings
 from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.errors import ConfigError
-from ci_evals.format import name_of, number_of
+from ci_evals.format import name_of, number_of, usd
 from ci_evals.gate.baseline import Baseline, add_tallies, reported_cells
 from ci_evals.gate.cells import base_keys, match_cells
 from ci_evals.gate.compare import NoComparison, next_runs
@@ -354,6 +355,9 @@ class _Session:
     _ruling: "Ruling | None" = None
     _lack_of_rules: Ruler | None = None
     _changed_settings: ChangedSettings | None = None
+    _spare: int | None = None
+    """The runs that may still be made beyond the plan, here and on main; None if nothing was said
+    about them, as none can be made."""
 
     async def execute(self, stop: Stop) -> Executed:
         """Run the planned runs without a result, then confirm suspects; return the report."""
@@ -366,6 +370,7 @@ class _Session:
         if invocation.is_off:
             self._changed_settings = ChangedSettings(main="main", changes=(_SWITCHED_OFF,))
         self.evidence = _Evidence(self._take_over(plan, {}), main_now=self._main_to_ask())
+        self._announce(plan)
         self.evidence.planned.load_into(run)
         stop.report = lambda: self._executed(stop.reason)
         try:
@@ -403,6 +408,38 @@ class _Session:
             if missing:
                 interrupted = missing_shards_clause(missing)
         return self._executed(interrupted)
+
+    def _announce(self, plan: RunPlan) -> None:
+        """Say how many runs are planned, and how many more are made at most."""
+        invocation, suite = self.invocation, self.invocation.suite
+        is_compared = isinstance(invocation.baseline, Baseline) or self.alongside is not None
+        may_call = invocation.run_missing and not invocation.replay_only
+        if not is_compared or not may_call or not suite.confirm_runs:
+            return
+        from ci_evals.gate.repeats import Matrix, most_repeats
+
+        keys = [key for cell, key in enumerate(plan.keys) if plan.runs(cell)]
+        matrix = Matrix(
+            cells=len(keys),
+            cases=len({case for case, *_ in keys}),
+            variants=len({key[1:] for key in keys}),
+            cells_of_suite=len(plan),
+        )
+        is_whole = invocation.shard is None
+        runs_main = self.alongside is not None and is_whole
+        most = most_repeats(matrix, suite.confirm_runs, runs_main=runs_main, is_whole=is_whole)
+        self._spare = most
+        runs = number_of(plan.total, "run")
+        if invocation.runs_plan_of_main:
+            runs = f"{runs} here, as many on main"
+        if len(invocation.rounds) > 1:
+            total = invocation.plan(invocation.rounds[-1]).total
+            runs = f"{runs}, up to {total:,} while the verdict is open"
+        more = f"at most {most:,} more"
+        price = _mean_price(invocation.baseline)
+        if price is not None:
+            more = f"{more} (about {usd(most * price)})"
+        self.watcher.note_decision(f"{runs}, {more} if everything looks worse")
 
     def _executed(self, interrupted: str | None) -> Executed:
         """Return the report of what there is; `interrupted` says why there is not more."""
@@ -716,7 +753,7 @@ class _Session:
                 main_now=self.evidence.main_now,
                 is_whole=is_whole,
             )
-            if step is None:
+            if step is None or self._exceeds(step):
                 break
             before = self.evidence.confirmation
             main = self._asked_main
@@ -748,6 +785,19 @@ class _Session:
             return MainNow(name="main", lack=invocation.lacks_main)
         return None
 
+    def _exceeds(self, step: "FurtherRuns") -> bool:
+        """Return True if a step takes more runs than are left of what was announced.
+
+        That may happen where a variant stops answering: its share of suspects is left to others.
+        """
+        if self._spare is None:
+            return False
+        plan = self.evidence.planned.plan
+        runs = sum(step.runs.get(key, 0) for cell, key in enumerate(self._keys) if plan.runs(cell))
+        if step.on_main:
+            runs *= 2
+        return runs > self._spare
+
     async def _run_again(self, step: "FurtherRuns", runs: Mapping[CellKey, int]) -> None:
         """Run cells again here, if they are of this shard."""
         part = self._add_runs(runs)
@@ -756,6 +806,9 @@ class _Session:
         self.evidence = self.evidence._replace(confirmation=part)
         if part.missing:
             self.watcher.note_decision(self._describe(part, step))
+            if self._spare is not None:
+                sides = 2 if step.on_main else 1
+                self._spare -= sides * part.missing
         cells = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
         part.load_into(self.run, f"running {number_of(cells, 'cell')} again")
         await self.run.run()
@@ -1084,6 +1137,15 @@ class _Session:
     def _shown_cases(self) -> Sequence[Case]:
         """The cases without secrets: they may repeat a value that comes from a variable."""
         return [self.redactor.clean(case) for case in self.invocation.suite.cases]
+
+
+def _mean_price(baseline: Baseline | NoComparison | None) -> float | None:
+    """Return the mean cost of a run of the baseline in USD; None if it is not known."""
+    if not isinstance(baseline, Baseline):
+        return None
+    prices = [cell.per_run.cost_usd for cell in baseline.cells.values()]
+    known = [price for price in prices if price]
+    return fmean(known) if known else None
 
 
 def _indices(report: SuiteReport, variant: Variant) -> list[int]:

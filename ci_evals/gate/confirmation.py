@@ -168,7 +168,7 @@ class Confirmation(ABC):
         wanted = dict(self._repeats_of(alone))
         for case in self.suspect_cases:
             for cell in case.cells:
-                wanted[cell.head.key] = Wanted(_runs_of_suspect_case(case))
+                wanted[cell.head.key] = Wanted(runs_of_suspect_case(len(case.cells)))
         found = self.further("suspects", wanted)
         return found._replace(
             cells=[cell.head.key for cell in alone],
@@ -214,7 +214,7 @@ class Confirmation(ABC):
     def wanted_of_case(self, case: MatchedCase) -> Wanted:
         """Return the runs that name a case, on each of its variants."""
         deciding = ceil(2 * self.confirm_runs / len(case.cells))
-        return Wanted(_runs_of_suspect_case(case), deciding)
+        return Wanted(runs_of_suspect_case(len(case.cells)), deciding)
 
     def test_rises(self) -> Iterator[FurtherRuns]:
         """Yield the further rounds of variants that may be better as a whole."""
@@ -249,14 +249,14 @@ class Confirmation(ABC):
         """The cells that run again: critical ones first, then those least likely by chance."""
         found = [cell for cell in self.matching.cells if cell.suspicious]
         found.sort(key=lambda cell: (not cell.head.critical, cell.p))
-        return found[: _most_suspects(len(self.matching.cells))]
+        return found[: most_suspects(len(self.matching.cells))]
 
     @cached_property
     def suspect_cases(self) -> Sequence[MatchedCase]:
         """The cases that run again on every variant, in the same order."""
         found = [case for case in self.cases if case.suspicious]
         found.sort(key=lambda case: (not case.critical, case.planned_p))
-        return found[: _most_suspects(len(self.cases))]
+        return found[: most_suspects(len(self.cases))]
 
     @property
     def open_suspects(self) -> Sequence[MatchedCell]:
@@ -268,7 +268,7 @@ class Confirmation(ABC):
         """The suspect cases that still look worse after they ran again."""
         found = []
         for case in self.suspect_cases:
-            wanted = Wanted(_runs_of_suspect_case(case))
+            wanted = Wanted(runs_of_suspect_case(len(case.cells)))
             runs = self._runs_of_case(case, wanted)
             if runs is not None and case.p(runs, case.pooled) <= CANDIDATE_P:
                 found.append(case)
@@ -536,12 +536,12 @@ def _cases_of(cells: Iterable[CellKey]) -> frozenset[str]:
     return frozenset(case for case, *_ in cells)
 
 
-def _runs_of_suspect_case(case: MatchedCase) -> int:
-    """Return how often each cell of a suspect case runs again."""
-    return ceil(SUSPECT_RUNS / len(case.cells))
+def runs_of_suspect_case(variants: int) -> int:
+    """Return how often a suspect case runs again on each of so many variants."""
+    return ceil(SUSPECT_RUNS / variants)
 
 
-def _most_suspects(number: int) -> int:
+def most_suspects(number: int) -> int:
     """Return how many of so many cells, or cases, may run again."""
     return max(MAX_SUSPECTS, int(MAX_SUSPECTS_SHARE * number))
 

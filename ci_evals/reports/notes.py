@@ -570,21 +570,37 @@ def _further_rounds_clause(variants: Sequence[Variant]) -> str:
 
 
 def facts(summary: Summary) -> Iterator[str]:
-    """Yield facts in a few words each: `main 97 %`, `14 repeats to be sure`, `$0.15`, `48 s`."""
+    """Yield facts in a few words each: `main 97 %`, `+24 to be sure (5 on main)`, `48 s`."""
     report, comparison = summary.report, summary.compared
     if comparison and len(comparison.variants) == 1 and not comparison.several_variants:
         base = comparison.base_rate(comparison.cells)
         if base is not None:
             yield base_rate_text(comparison, base, comparison.variants[0].head_rate)
     if report.confirmation is not None:
-        totals = report.confirmation.totals
-        yield f"{number_of(totals.planned - totals.missing, 'repeat')} to be sure"
+        yield _repeats_text(report, report.confirmation)
     if report.spent.total_usd is not None:
         cost, lack = _total_cost(report), _unpriced_text(report)
         if lack:
             cost += f" ({lack})"
         yield cost
     yield seconds(report.duration_s)
+
+
+def _repeats_text(report: SuiteReport, confirmation: SuiteReport) -> str:
+    """`+24 to be sure (5 on main), $0.02`: the runs beyond the plan on both sides.
+
+    The cost is that of the runs here; what main has cost has a note of its own.
+    """
+    totals, cost = confirmation.totals, report.spent.confirming
+    here, on_main = totals.planned - totals.missing, 0
+    if report.main_now is not None:
+        on_main = sum(len(runs) for runs in report.main_now.runs.values())
+    text = f"+{here + on_main:,} to be sure"
+    if on_main:
+        text += f" ({on_main:,} on main)"
+    if cost:
+        text += f", {usd(cost)}"
+    return text
 
 
 def basis(summary: Summary) -> Iterator[SourceSentence | str]:
