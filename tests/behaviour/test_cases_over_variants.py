@@ -70,8 +70,8 @@ async def test_a_case_that_dies_on_all_variants_is_named_once_with_a_single_base
     write(tmp_path, "q3", "q4")
     ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
     assert ended.code == 1
-    assert "confirming 2 suspects with 4 more runs each: q3, q4" in ended.err
-    assert "confirming 2 candidates with 1 more run each: q3, q4" in ended.err
+    assert "confirming 2 suspects with 1 more run each: q3, q4" in ended.err
+    assert "confirming 2 candidates with 4 more runs each: q3, q4" in ended.err
     report = report_in(tmp_path / "out")
     found = report["comparison"]["cases"]
     # Of 8 runs here and 3 on main for each variant, all 8 that failed are those here.

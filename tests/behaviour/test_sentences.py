@@ -335,7 +335,7 @@ async def test_further_rounds_that_a_budget_cut_are_not_said_to_have_decided(
     text = " ".join(found.out.split())
     assert "In doubt: 3 further rounds of agent (incomplete, so not counted)" in text
     assert f"not counted), {ran} of 30 more runs" in text
-    assert f"{ran} repeats to be sure" in text
+    assert f"+{ran} to be sure, $" in text
 
 
 # The baseline.
