@@ -1,9 +1,10 @@
-"""Splits and checks the command lines of a suite, and finds their programs."""
+"""Splits and checks the command lines of a suite, and finds their programs on the PATH."""
 
 import os
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,10 +85,27 @@ def resolve_command(
     return (_find_program(program, folder, path) or program, *arguments)
 
 
+def search_path(path: str | None = None) -> str:
+    """Return the PATH of programs that a suite starts, which includes this Python environment.
+
+    Args:
+        path: the PATH to extend; the one of this process when None.
+    """
+    if path is None:
+        path = os.environ.get("PATH", os.defpath)
+    # Without an activated environment, `.venv/bin/ci-evals` must still find the `uvicorn` next to
+    # it. The folder comes last, so a program that PATH has stays the one that a shell would start:
+    # ci-evals may be installed apart from the app, by pipx or uv, with a `python` of its own.
+    folder = os.path.dirname(sys.executable)  # noqa: PTH120  empty where Python is embedded
+    if not folder or folder in path.split(os.pathsep):
+        return path
+    return f"{path}{os.pathsep}{folder}"
+
+
 def _find_program(program: str, folder: Path, path: str | None) -> str | None:
     if _has_folder(program):
         return shutil.which(folder / program)
-    return shutil.which(program, path=path)
+    return shutil.which(program, path=search_path(path))
 
 
 def _has_folder(program: str) -> bool:

@@ -89,7 +89,7 @@ class Descendants:
         self._before = frozenset(psutil.pids())  # older than the programs, so not descendants
 
     def environment(self, given: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Return an environment that marks a program.
+        """Return an environment that marks a program, with the PATH of `search_path`.
 
         Args:
             given: the environment to extend; this process's when None.
@@ -97,7 +97,12 @@ class Descendants:
         if given is None:
             given = os.environ
         outer = given.get(_VARIABLE, "")  # ci-evals may run within ci-evals
-        return {**given, _VARIABLE: outer + self.mark}
+        environment = {**given, _VARIABLE: outer + self.mark}
+        if "PATH" in given:
+            from ci_evals.providers.command_line import search_path
+
+            environment["PATH"] = search_path(given["PATH"])
+        return environment
 
     def living(self, group: int | None = None) -> list[psutil.Process]:
         """Return the living descendants, and the living members of a process group."""

@@ -239,6 +239,19 @@ async def test_a_signal_leaves_nothing_of_a_service(
     await until(lambda: not living(tmp_path))
 
 
+async def test_programs_are_found_next_to_python_without_activating_its_environment(
+    tmp_path: Path, port: str
+) -> None:
+    program = Path(sys.executable).name
+    served = serve(tmp_path, port)
+    _, *arguments = served["command"]
+    provider = service(tmp_path, port) | {"serve": served | {"command": [program, *arguments]}}
+    setup = [{"command": [program, "-c", "print('{}')"]}]
+    write_suite(tmp_path, CASES, providers=[provider], setup=setup)
+    ended = await ci_evals(tmp_path, "run", environ={"PATH": "/nowhere"})
+    assert ended.code == 0, ended.out + ended.err
+
+
 async def test_validate_finds_what_is_wrong_without_starting_anything(tmp_path: Path) -> None:
     def entry(name: str, **changes: Any) -> dict[str, Any]:
         served = {"command": [sys.executable, "a.py"], "url": "http://h:1/", **changes}
