@@ -234,7 +234,7 @@ class Suite(Options):
     runs: Annotated[
         Positive,
         Field(description="Executions of every cell: answers vary, so ask more than once."),
-    ] = 1
+    ] = 3  # a single run tells almost nothing from noise
     max_runs: Annotated[
         Positive | None,
         Field(

@@ -30,11 +30,11 @@ def write_suite(
 
 
 def write_suite_file(path: Path, **settings: Any) -> Path:
-    """Write a suite (as JSON, which is YAML); the default provider is a mock that echoes.
+    """Write a suite (as JSON, which is YAML) of one run; its provider is a mock that echoes.
 
     A key whose value is `...` is left out.
     """
-    values = {"name": "test", "providers": [ECHO], "cases": [ONE_CASE], **settings}
+    values = {"name": "test", "runs": 1, "providers": [ECHO], "cases": [ONE_CASE], **settings}
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = {key: value for key, value in values.items() if value is not ...}
     path.write_text(json.dumps(kept, default=list), "utf-8")

@@ -149,7 +149,7 @@ async def test_variants_and_formats_are_those_of_a_file(tmp_path: Path) -> None:
         expect=[Contains("one")],
         report={"formats": ["junit"]},
     )
-    report = await evaluate(suite, out=tmp_path)
+    report = await evaluate(suite, runs=1, out=tmp_path)
     assert sorted(counts.passed for counts in report.by_variant.values()) == [0, 1]
     assert (tmp_path / "junit.xml").exists()
     assert not (tmp_path / "summary.md").exists()
@@ -166,12 +166,12 @@ def test_a_suite_and_a_report_are_shown_in_a_line() -> None:
     suite = Suite(name="s", cases=["one"], providers=echo, expect=Contains("one"))
     assert re.fullmatch(r"<Suite 's' of .*test_suite\.py:\d+>", repr(suite))
     assert repr(Suite(cases=[], providers=echo, file="own.py")) == "<Suite of own.py>"
-    assert repr(evaluate_sync(suite)) == "<Report 's': pass, 1 of 1 run passed (100 %)>"
+    assert repr(evaluate_sync(suite, runs=1)) == "<Report 's': pass, 1 of 1 run passed (100 %)>"
 
 
 @pytest.mark.parametrize("expect", [Contains("x"), {"contains": "x"}, lambda output: "x" in output])
 def test_one_grader_needs_no_list(expect: Any) -> None:
-    assert evaluate_sync(Suite(cases=["x", "y"], providers=echo, expect=expect)).passed == 1
+    assert evaluate_sync(Suite(cases=["x", "y"], providers=echo, expect=expect), runs=1).passed == 1
     assert evaluate_sync(Suite(cases=Case(input="x", expect=expect), providers=echo)).all_passed
     turns = Case(id="talk", turns=[UserTurn(user="x", expect=expect)])
     assert evaluate_sync(Suite(cases=[turns], providers=echo_last)).all_passed
@@ -333,7 +333,7 @@ def test_cases_may_come_from_a_file(tmp_path: Path) -> None:
         '{"id": "a", "input": "hello", "expect": [{"contains": "hello"}]}\n'
     )
     assert (
-        evaluate_sync(Suite(cases=Path("cases.jsonl"), providers=echo, folder=tmp_path)).passed == 1
+        evaluate_sync(Suite(cases=Path("cases.jsonl"), providers=echo, folder=tmp_path), runs=1).passed == 1
     )
 
 
@@ -365,7 +365,7 @@ def test_functions_and_objects_are_graders() -> None:
         providers=echo,
         expect=[is_polite, is_brief, Strict(), len_is_six, Not(is_polite)],
     )
-    (run,) = evaluate_sync(suite).runs
+    (run,) = evaluate_sync(suite, runs=1).runs
     assert {grade.grader: (grade.passed, grade.score) for grade in run.grades} == {
         "is_polite": (True, 1.0),
         "length": (True, 1.0),
@@ -389,7 +389,7 @@ def test_an_exception_of_a_grader_is_a_failed_check_even_under_not() -> None:
         raise LookupError(output)
 
     suite = Suite(cases=["hi"], providers=echo, expect=[broken, Not(broken)])
-    (run,) = evaluate_sync(suite).runs
+    (run,) = evaluate_sync(suite, runs=1).runs
     assert run.status == "failed"
     assert [grade.passed for grade in run.grades] == [False, False]
     assert run.grades[0].reason.startswith("raised LookupError: hi (")
@@ -415,7 +415,7 @@ def test_functions_and_objects_are_providers() -> None:
     suite = Suite(
         cases=["hi"], providers=[decorated, Client(), {"type": "mock"}], expect=[Contains("hi")]
     )
-    assert [run.response.output for run in evaluate_sync(suite).runs if run.response] == [
+    assert [run.response.output for run in evaluate_sync(suite, runs=1).runs if run.response] == [
         "hi 1",
         "client: hi",
         "hi",
@@ -424,7 +424,7 @@ def test_functions_and_objects_are_providers() -> None:
 
 def test_what_kind_of_failure_it_is_may_be_told_by_the_provider_itself() -> None:
     (run,) = evaluate_sync(
-        Suite(cases=["refuse"], providers=Client(), expect=[Contains("hi")])
+        Suite(cases=["refuse"], providers=Client(), expect=[Contains("hi")], runs=1)
     ).runs
     assert (run.status, run.error and run.error.kind) == ("errored", "rate_limit")
 
@@ -444,7 +444,7 @@ def test_a_failure_of_no_known_kind_is_a_crash_in_the_journal_too(
         raise raised
 
     report = evaluate_sync(
-        Suite(cases=["hi"], providers=broken, expect=[Contains("hi")]), out=tmp_path
+        Suite(cases=["hi"], providers=broken, expect=[Contains("hi")], runs=1), out=tmp_path
     )
     for (run,) in (report.runs, Report.load(tmp_path).runs):
         assert run.status == "failed"
@@ -456,7 +456,7 @@ def test_a_function_that_crashes_fails_its_run() -> None:
     def broken(question: str) -> str:
         raise LookupError(question)
 
-    (run,) = evaluate_sync(Suite(cases=["hi"], providers=broken, expect=[Contains("hi")])).runs
+    (run,) = evaluate_sync(Suite(cases=["hi"], providers=broken, expect=[Contains("hi")], runs=1)).runs
     assert (run.status, run.error and run.error.kind) == ("failed", "crash")
 
 

@@ -29,6 +29,7 @@ def run(
 ) -> pytest.RunResult:
     suite = {
         "name": "greetings",
+        "runs": 1,
         "providers": [{"name": "echo", "type": "mock"}],
         "cases": CASES,
         **settings,

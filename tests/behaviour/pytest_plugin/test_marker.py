@@ -133,7 +133,7 @@ def test_an_assertion_that_fails_shows_what_was_found(project: pytest.Pytester) 
 @pytest.mark.parametrize(
     ("marker", "arguments", "runs"),
     [
-        ("", (), 1),
+        ("", (), 3),
         ("", ("--evals-runs=4",), 4),
         (", runs=2", ("--evals-runs=4",), 2),
         (", runs=2", (), 2),
@@ -197,7 +197,7 @@ def test_a_marker_on_a_class_or_module_holds_for_its_tests(project: pytest.Pytes
     @pytest.mark.evals(prompt="hello", expect=[Contains("HELLO")])
     class TestIt:
         def test_of_the_class(self, evals_result):
-            assert evals_result.passed == 1
+            assert evals_result.passed == 3
     """,
     )
     done.assert_outcomes(passed=1, failed=1)
@@ -258,7 +258,7 @@ def test_what_is_asked_may_be_made_of_parameters_and_fixtures(project: pytest.Py
     @pytest.mark.parametrize("name", ["Ann", "Bob"])
     @pytest.mark.evals(prompt=lambda greeting, name: f"{greeting} {name}", expect=Contains("HELLO"))
     def test_prompt(name, evals_result):
-        (run,) = evals_result.runs
+        run = evals_result.runs[0]
         assert (run.case, run.status) == (f"hello {name}", "passed")
 
     @pytest.mark.parametrize("name", ["Ann", "Bob"])
@@ -440,7 +440,7 @@ def test_workers_of_xdist_compare_with_the_baseline_and_tell_the_summary(
         project, test, "-n1", "--evals-report=reports", "--evals-baseline=main", plugins=("xdist",)
     )
     done.assert_outcomes(passed=4)
-    assert done.stdout.str().count(": PASS  1 of 1 run") == 4
+    assert done.stdout.str().count(": PASS  3 of 3 runs") == 4
     done.stdout.no_fnmatch_line("*no baseline*")
     assert len(list((project.path / "reports").iterdir())) == 4
 
