@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SUITE = """\
+runs: 1
 providers: [{type: mock}]
 cases: [{id: greeting, input: hello, expect: [{contains: hello}]}]
 """

@@ -38,6 +38,20 @@ def find_config(folder: Path) -> Path:
     raise UsageError(f"no evals.yaml in {folder} or its .github folder: name a suite, or {start}")
 
 
+def default_name(path: Path) -> str:
+    """Return the name of a config's suite if it gives none.
+
+    It depends on nothing but the path, because a suite with another name has no baseline. That of a
+    project is called by its folder; others, which may be several in a folder, by their files.
+    """
+    if path.name not in (*DEFAULT_NAMES, *FOREIGN_NAMES):
+        return path.stem
+    folder = path.resolve().parent
+    if folder.name == ".github":
+        folder = folder.parent
+    return folder.name
+
+
 def find_configs(paths: Sequence[Path]) -> list[Path]:
     """Return the configs that paths name or, if they are folders, contain.
 

@@ -15,6 +15,7 @@ from ci_evals.redaction import secret_values, sensitive_variables
 from ci_evals.registry import IMPORTING, is_installed
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.checks import CHECKS, check_size
+from ci_evals.suite.configs import default_name
 from ci_evals.suite.draft import Draft
 from ci_evals.suite.environment import Interpolation, read_dotenv
 from ci_evals.suite.keys import keys_of
@@ -52,7 +53,8 @@ def load_suite(
         ConfigError: every problem of the file, its datasets and its environment.
     """
     node, problems, origin = _read_config(path)
-    loader = _Loader(path.resolve().parent, environ, offline=offline, judging=judging)
+    folder, name = path.resolve().parent, default_name(path)
+    loader = _Loader(folder, environ, name, offline=offline, judging=judging)
     suite = loader.load(node, overrides or Overrides(), problems)
     return replace(suite, imported=origin)
 
@@ -219,6 +221,7 @@ class _Loader:
     Args:
         folder: where relative paths start.
         environ: the environment; `.env` in the folder adds to it.
+        name: the name of a suite that gives none; default: its folder's.
         offline: allow missing keys and variables, because nothing will be called.
         judging: require those of judges, because they will be called even when `offline`.
         verbatim: read `${NAME}` as plain text.
@@ -228,12 +231,14 @@ class _Loader:
         self,
         folder: Path,
         environ: Mapping[str, str],
+        name: str = "",
         *,
         offline: bool = False,
         judging: bool = False,
         verbatim: bool = False,
     ) -> None:
         self.folder = folder
+        self.default_name = name or folder.name
         self.dotenv = read_dotenv(folder)
         environ = {**self.dotenv, **environ}
         self.sensitive = sensitive_variables(environ)
@@ -384,7 +389,7 @@ class _Loader:
         visible = (settings.name or "", *_visible_values(models))
         variables = self.sensitive | self.interpolation.used
         values |= {
-            "name": settings.name or self.folder.name,
+            "name": settings.name or self.default_name,
             "providers": draft.providers.selected,
             "judges": draft.grader_models,
             "stages": draft.stages,

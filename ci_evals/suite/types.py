@@ -225,7 +225,11 @@ class Suite(Options):
     # `Any` here: readers of their own check each entry by itself.
 
     name: Annotated[
-        Name | None, Field(description="The suite's name in reports; default: its folder.")
+        Name | None,
+        Field(
+            description="The suite's name in reports; default: its file's name, and for"
+            " `evals.yaml` its folder's."
+        ),
     ] = None
     description: str | None = None
     label: Annotated[

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import yaml
 
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.format import closest
 from ci_evals.model.fields import resolve
 
 MAX_BYTES = 50_000_000
@@ -56,7 +57,7 @@ def read_text(path: Path, shown: str) -> str:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        _refuse(shown, None, "no such file")
+        _refuse(shown, None, f"no such file{_similar_file(path)}")
     except OSError as error:
         _refuse(shown, None, f"cannot be read: {error.strerror}")
     except ValueError as error:  # a NUL in the name
@@ -68,6 +69,18 @@ def read_text(path: Path, shown: str) -> str:
         return content.removeprefix(BOM_UTF8).decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         _refuse(shown, content[: error.start].count(b"\n") + 1, "not UTF-8: save the file as UTF-8")
+
+
+def _similar_file(path: Path) -> str:
+    """Return `, did you mean 'evals.yaml'?`; empty if its folder has no file of a similar name."""
+    try:
+        names = sorted(each.name for each in path.parent.iterdir() if each.is_file())
+    except OSError:
+        return ""
+    close = closest(path.name, names)
+    if close is None:
+        return ""
+    return f", did you mean {close!r}?"
 
 
 def parse(text: str, file: str) -> tuple[Any, Lines, list[Problem]]:

@@ -103,10 +103,25 @@ async def test_suites_may_be_named_by_the_variable_one_to_the_line(tmp_path: Pat
     assert json.loads((tmp_path / "out" / "report.json").read_bytes())["suite"]["name"] == "b"
 
 
+async def test_suites_without_a_name_are_called_by_their_files(tmp_path: Path) -> None:
+    for name in ("evals.yaml", "billing.yaml", "search.json"):
+        write(tmp_path / "shop" / name)
+    write(tmp_path / "desk" / ".github" / "evals.yaml")
+    assert (await ci_evals(tmp_path, "run", "shop", "desk")).code == 0
+    names = {"shop", "billing", "search", "desk"}
+    assert verdicts(tmp_path / "ci-evals-results") == dict.fromkeys(names, "pass")
+
+
+async def test_a_config_of_almost_the_name_is_suggested(tmp_path: Path) -> None:
+    write(tmp_path / "evals.yaml")
+    ended = await ci_evals(tmp_path, "run", "evals.yml")
+    check_usage_error(ended, "evals.yml: no such file, did you mean 'evals.yaml'?")
+
+
 async def test_what_cannot_be_told_apart_or_is_for_one_suite_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     write(tmp_path / "evals" / "a.yaml")
-    write(tmp_path / "evals" / "b.yaml")
+    write(tmp_path / "evals" / "b.yaml", "a")
     check_usage_error(
         await ci_evals(tmp_path, "run", "empty"),
         "empty: there is no suite in this folder or below it",
@@ -119,7 +134,7 @@ async def test_what_cannot_be_told_apart_or_is_for_one_suite_is_refused(tmp_path
     )
     both = await ci_evals(tmp_path, "run", "evals")
     check_usage_error(
-        both, "evals/a.yaml and evals/b.yaml are both called 'evals': change the `name` of one"
+        both, "evals/a.yaml and evals/b.yaml are both called 'a': change the `name` of one"
     )
     twice = await ci_evals(tmp_path, "run", "evals/a.yaml", "--config", "evals/b.yaml")
     check_usage_error(twice, "pass all suites as arguments")

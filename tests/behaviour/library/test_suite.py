@@ -333,7 +333,10 @@ def test_cases_may_come_from_a_file(tmp_path: Path) -> None:
         '{"id": "a", "input": "hello", "expect": [{"contains": "hello"}]}\n'
     )
     assert (
-        evaluate_sync(Suite(cases=Path("cases.jsonl"), providers=echo, folder=tmp_path), runs=1).passed == 1
+        evaluate_sync(
+            Suite(cases=Path("cases.jsonl"), providers=echo, folder=tmp_path), runs=1
+        ).passed
+        == 1
     )
 
 
@@ -456,7 +459,9 @@ def test_a_function_that_crashes_fails_its_run() -> None:
     def broken(question: str) -> str:
         raise LookupError(question)
 
-    (run,) = evaluate_sync(Suite(cases=["hi"], providers=broken, expect=[Contains("hi")], runs=1)).runs
+    (run,) = evaluate_sync(
+        Suite(cases=["hi"], providers=broken, expect=[Contains("hi")], runs=1)
+    ).runs
     assert (run.status, run.error and run.error.kind) == ("failed", "crash")
 
 
