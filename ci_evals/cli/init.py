@@ -394,8 +394,8 @@ def _keys_of(suite: Path) -> list[str]:
     for line in read_file(suite).splitlines():
         content, _, _ = line.partition("#")
         named += re.findall(r"\$\{([A-Z][A-Z0-9_]*)", content)
-        for kind in re.findall(r"\btype: ([\w-]+)", content):
-            used += key_variables(kind)
+        for kind in re.findall(r"\btype: ([\w-]+)|([a-z]+):\S", content):
+            used += key_variables("".join(kind))
     return named + used
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ci_evals.errors import Place, PluginError, Problem
+from ci_evals.format import closest
 from ci_evals.model.fields import Secret
 from ci_evals.providers.base import PROVIDERS, ProviderOptions
 from ci_evals.providers.pricing import price_problem
@@ -18,8 +19,10 @@ from ci_evals.suite.nodes import Node, Reading, collect
 from ci_evals.suite.problems import check, is_object, resolve_texts, unknown
 from ci_evals.suite.types import Sweep
 from ci_evals.suite.yaml import Lines
+from ci_evals.user_code.targets import missing_target, target_parts
 
 MAX_POINTS = 1000  # of a sweep
+_SURELY = 0.75  # similarity at which `opnai:gpt` is no module
 _EXPECTED = "expected a provider, a function, or an object with a method `answer`"
 
 
@@ -48,6 +51,8 @@ class ProviderEntry:
 
 
 def _guess_name(entry: Any) -> str:
+    if isinstance(entry, str):
+        return entry
     if not isinstance(entry, dict):
         return "?"
     if entry.get("name"):
@@ -193,8 +198,30 @@ class ProviderReader:
 
     def read_entry(self, node: Node) -> ProviderEntry:
         """Read one provider."""
+        node = self._expand_short(node)
         (options, places), problems = collect(self._read(node))
         return ProviderEntry(node, options, problems, places)
+
+    def _expand_short(self, node: Node) -> Node:
+        """Return the mapping that a short form means: a URL, `openai:gpt-4o-mini`, `agent:answer`.
+
+        A type of a model API wins over a module of the same name; anything else stays as it is.
+        """
+        text = node.value
+        if not isinstance(text, str):
+            return node
+        if text.startswith(("http://", "https://")):
+            return node.with_value({"type": "http", "url": text})
+        if text in PROVIDERS:
+            return node.with_value({"type": text})
+        kind, _, model = text.partition(":")
+        if model and _calls_model(kind):
+            return node.with_value({"type": kind, "model": model})
+        if target_parts(text) is None:
+            return node
+        if missing_target(text, self.folder) is not None and _is_like_type(kind):
+            return node
+        return node.with_value({"type": "python", "target": text})
 
     def _read(self, node: Node) -> Reading[tuple[ProviderOptions | None, Mapping[str, Place]]]:
         if is_object(node.value):
@@ -306,12 +333,32 @@ def _describe_provider(node: Node) -> str:
     if node.in_code and not isinstance(node.value, Mapping):
         return f"{_EXPECTED}, got {node.value!r:.80}"
     if isinstance(node.value, str):
-        kind, _, model = node.value.partition(":")
-        if kind in PROVIDERS and "model" in keys_of(PROVIDERS[kind]):
-            return f"expected a mapping: write `{{type: {kind}, model: {model or '…'}}}`"
-        if node.value in PROVIDERS:
-            return f"expected a mapping: write `{{type: {kind}}}`"
-    return f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"
+        kind, colon, _ = node.value.partition(":")
+        if kind in PROVIDERS:
+            return f"expected a mapping: write `{{type: {kind}, …}}`"
+        if colon or _is_like_type(kind):
+            return unknown("provider type", kind, PROVIDERS)
+    forms = "`openai:gpt-4o-mini`, `agent:answer`, a URL, or a mapping with a `type`"
+    return f"expected {forms}: {', '.join(PROVIDERS)}"
+
+
+def _is_like_type(name: str) -> bool:
+    """Return True for a misspelt type, and for a vendor's name that is no type."""
+    if closest(name, PROVIDERS, cutoff=_SURELY) is not None:
+        return True
+    from ci_evals.suite.spellings import translate_name
+
+    hint = translate_name("provider type", name, PROVIDERS)
+    return hint is not None and not hint.keys
+
+
+def _calls_model(kind: str) -> bool:
+    """Return True for a type of provider that has a `model`, even if its plug-in is missing."""
+    if kind in PROVIDERS.missing:
+        return True
+    if kind not in PROVIDERS or PROVIDERS.problem(kind) is not None:
+        return False
+    return "model" in keys_of(PROVIDERS[kind])
 
 
 def stage_options(

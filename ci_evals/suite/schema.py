@@ -38,6 +38,11 @@ def _or_null(schema: Schema) -> Schema:
 
 _TEXT = {"type": "string"}
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
+_SHORT_PROVIDER = {
+    "type": "string",
+    "pattern": r"^\S+$",
+    "description": "`openai:gpt-4o-mini`, `module:function`, or the URL of a service.",
+}
 _EXPECT = _or_null(_list_of(_refer("Expectation")))
 _PARTS = _list_of(_refer("Expectation")) | {"minItems": 1}
 _SOURCES = (CaseFiles, TaskFolders, CaseFunction)
@@ -105,7 +110,7 @@ def suite_schema() -> Schema:
     providers = [_refer(name) for name in definitions if name.startswith("provider.")]
     executors = [_refer(name) for name in definitions if name.startswith("executor.")]
     definitions |= shared
-    definitions["Provider"] = _any_of(*providers)
+    definitions["Provider"] = _any_of(_SHORT_PROVIDER, *providers)
     definitions["Executor"] = _any_of(*executors)
     definitions["Prompt"] = _any_of(_TEXT, _refer("PromptTemplate"))
     definitions["Expectation"] = _expectation(definitions)

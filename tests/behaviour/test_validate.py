@@ -524,11 +524,11 @@ async def test_a_mistake_in_a_map_is_one_problem_however_many_rows_there_are(
 
 async def test_usual_slips_are_told_with_what_to_write(tmp_path: Path) -> None:
     gate = {"min_pass_rate": "90%", "metrics": {"acuracy": 0.8}}
-    suite = {"providers": ["openai:gpt-4o"], "cases": "data.csv", "gate": gate}
+    suite = {"providers": ["opnai:gpt-4o"], "cases": "data.csv", "gate": gate}
     (tmp_path / "evals.yaml").write_text(json.dumps(suite))
     assert (await ci_evals(tmp_path, "validate")).err.splitlines()[:-2] == [
         "evals.yaml:1: gate.min_pass_rate: expected a number, got '90%': 90% is written 0.9",
-        "evals.yaml:1: providers[0]: expected a mapping: write `{type: openai, model: gpt-4o}`",
+        "evals.yaml:1: providers[0]: unknown provider type 'opnai', did you mean 'openai'?",
         (
             "evals.yaml:1: cases: expected a list of cases, or `file:` with a path or glob: "
             "write `{file: data.csv}`"

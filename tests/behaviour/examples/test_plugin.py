@@ -77,11 +77,13 @@ def test_a_suite_uses_its_grader_provider_and_format(folder: Path, installed: Pa
     assert graders == {"word_ratio", "contains"}
 
 
-def test_a_bare_name_of_a_provider_is_shown_as_a_mapping(folder: Path, installed: Path) -> None:
+def test_a_bare_name_of_a_provider_is_a_provider_without_settings(
+    folder: Path, installed: Path
+) -> None:
     (folder / "evals.yaml").write_text("providers: [faq]\ncases: [{id: a, input: a}]\n")
     ended = ci_evals(folder, installed, "validate")
     assert ended.returncode == 2
-    assert "providers[0]: expected a mapping: write `{type: faq}`" in ended.stderr
+    assert "providers[0]: the key 'file' is missing" in ended.stderr
 
 
 def test_its_options_are_checked_as_ours(folder: Path, installed: Path) -> None:

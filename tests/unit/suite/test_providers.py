@@ -39,30 +39,71 @@ def test_providers_must_be_a_list_with_one_at_least(project: Project, providers:
     ]
 
 
-@pytest.mark.parametrize("entry", [5, "mokc", [], {}, {"name": "a"}, {"type": None}])
+@pytest.mark.parametrize("entry", [5, "an agent", [], {}, {"name": "a"}, {"type": None}])
 def test_a_provider_must_have_a_type(project: Project, entry: object) -> None:
     project.suite(providers=[entry])
     (problem,) = project.problems()
     assert problem.startswith(
-        "evals.yaml:1: providers[0]: expected a mapping with a `type`: openai, anthropic,"
+        "evals.yaml:1: providers[0]: expected `openai:gpt-4o-mini`, `agent:answer`, a URL, or a"
+        " mapping with a `type`: openai, anthropic,"
     )
 
 
 @pytest.mark.parametrize(
-    ("entry", "mapping"),
+    ("entry", "kind", "name"),
     [
-        ("mock", "{type: mock}"),
-        ("openai", "{type: openai, model: …}"),
-        ("openai:gpt-4o", "{type: openai, model: gpt-4o}"),
+        ("openai:gpt-4o", "openai", "openai:gpt-4o"),
+        ("openai:${MODEL}", "openai", "openai:gpt-4o"),
+        ("openai:org/a:b", "openai", "openai:org/a:b"),
+        ("bot.agent:answer", "python", "python:bot.agent:answer"),
+        ("mock", "mock", "mock"),
     ],
 )
-def test_a_text_that_names_a_type_is_shown_as_a_mapping(
-    project: Project, entry: str, mapping: str
+def test_a_text_may_stand_for_a_provider(
+    project: Project, entry: str, kind: str, name: str
 ) -> None:
+    project.write("bot/agent.py", "def answer(text): return text")
     project.suite(providers=[entry])
-    assert project.problems() == [
-        f"evals.yaml:1: providers[0]: expected a mapping: write `{mapping}`"
+    (provider,) = project.load({"OPENAI_API_KEY": "k", "MODEL": "gpt-4o"}).providers
+    assert (provider.kind, provider.name) == (kind, name)
+
+
+def test_a_url_is_a_service(project: Project) -> None:
+    project.suite(providers=["https://bot.example/chat"])
+    (provider,) = project.load().providers
+    assert (provider.kind, provider.url) == ("http", "https://bot.example/chat")  # type: ignore[attr-defined]  # of `http`
+
+
+def test_a_short_provider_may_be_swept(project: Project) -> None:
+    grid = {"params.temperature": [0, 1]}
+    project.suite(providers=["openai:gpt"], variants=[{"provider": "openai:gpt", "grid": grid}])
+    suite = project.load({"OPENAI_API_KEY": "k"})
+    assert [provider.name for provider in suite.providers] == [
+        "openai:gpt temperature=0",
+        "openai:gpt temperature=1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("mokc", "unknown provider type 'mokc', did you mean 'mock'?"),
+        ("opnai:gpt", "unknown provider type 'opnai', did you mean 'openai'?"),
+        ("google:gemini-2.5", "unknown provider type 'google', which is called 'gemini' here"),
+        ("ollama:llama", "unknown provider type 'ollama': use `type: openai` with its `base_url`"),
+        ("openai", "the key 'model' is missing"),
+        ("command:./agent", "expected a mapping: write `{type: command, …}`"),
+        ("agnt:answer", "target: there is no module 'agnt' in "),
+        ("agent:anser", "target: there is no 'anser' in agent, did you mean 'answer'?"),
+    ],
+)
+def test_a_text_that_stands_for_no_provider_is_told(
+    project: Project, entry: str, problem: str
+) -> None:
+    project.write("agent.py", "def answer(text): return text")
+    project.suite(providers=[entry])
+    (told,) = project.problems({"OPENAI_API_KEY": "k"})
+    assert told.startswith(f"evals.yaml:1: providers[0]: {problem}")
 
 
 @pytest.mark.parametrize("kind", ["opena", 5, ["openai"], {"a": 1}])
