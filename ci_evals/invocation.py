@@ -175,7 +175,7 @@ class Invocation:
     @property
     def settings(self) -> SuiteSettings:
         """The settings of the suite, with those from outside of it."""
-        return replace(self.suite.settings, fail_on=self.fail_on or "")
+        return replace(self.suite.strictness, fail_on=self.fail_on or "")
 
     @property
     def runs_plan_of_main(self) -> bool:
@@ -229,7 +229,7 @@ class Invocation:
             revision=self.checkout.revision,
             dirty=self.checkout.dirty,
             shard=str(self.shard) if self.shard else None,
-            label=suite.label,
+            label=suite.settings.label,
             run_id=self.run_id,
             own_code=suite.own_code,
             without_secrets=self.without_secrets,

@@ -230,7 +230,7 @@ def _match_cases(rules: MainRules, suite: CheckedSuite) -> Mapping[int, str]:
     One of the same name comes first, then one under another name; none counts twice. Unlike for
     settings, a name by itself says nothing: it may have been given to another question.
     """
-    questions = [suite.settings.cases[case.id].question for case in suite.cases]
+    questions = [suite.strictness.cases[case.id].question for case in suite.cases]
     theirs = {name: case.question for name, case in rules.settings.cases.items()}
     matched = {
         row: case.id

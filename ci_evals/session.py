@@ -153,7 +153,7 @@ async def _execute(invocation: Invocation, watcher: Watcher, stop: Stop) -> Exec
             journal = Journal(
                 invocation.journal,
                 redactor,
-                max_answer_bytes=invocation.suite.max_answer_bytes,
+                max_answer_bytes=invocation.suite.settings.max_answer_bytes,
                 resume=resumed,
             )
             files.enter_context(closing(journal))

@@ -175,7 +175,8 @@ async def check_judge(
     Raises:
         ConfigError: the judge's model cannot be opened.
     """
-    suite = replace(suite, executor=LOCAL)  # none of the team's own code runs
+    settings = replace(suite.settings, executor=LOCAL)  # none of the team's own code runs
+    suite = replace(suite, settings=settings)
     judges: dict[str | None, LlmJudge | None] = {}
     for case in suite.cases:
         same = (of_case for of_case in _judges_of(case) if of_case.rubric == judge.rubric)

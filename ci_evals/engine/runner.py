@@ -209,7 +209,7 @@ class Run:
 
     def _order(self, provider: ProviderOptions) -> Iterator[int]:
         """Return the runs of a provider that have no result, in the order of their execution."""
-        name, seed = str(provider.name), self.suite.seed
+        name, seed = str(provider.name), self.suite.settings.seed
         at_a_stretch: Container[int] = ()
         if self._fixtures is not None:
             at_a_stretch = self._cells.sharing_setup

@@ -435,7 +435,7 @@ def _calls(  # noqa: PLR0913  everything that calls of a provider depend on
         retries = suite.retries if options.retried else 0
     params = getattr(options, "params", {})
     # Seeded by name, so that another provider in the suite doesn't change this one's jitter.
-    draw = random.Random(f"{suite.seed} {options.name}").random  # noqa: S311  jitter, not a secret
+    draw = random.Random(f"{suite.settings.seed} {options.name}").random  # noqa: S311  jitter, not a secret
     make: Callable[..., Calls] = Calls
     if tools := getattr(options, "tools", ()):
         from ci_evals.engine.tool_calls import CallsWithTools

@@ -275,7 +275,8 @@ class _Main:
         else:
             suite = halve_limits(suite)
         # Elsewhere, nobody would see modules of the change, and the files might not be main's.
-        return replace(suite, max_runs=None, stop_early=False, confirm_runs=0, executor=LOCAL)
+        settings = replace(suite.settings, executor=LOCAL)
+        return replace(suite, max_runs=None, stop_early=False, confirm_runs=0, settings=settings)
 
     @cached_property
     def _kept_grades(self) -> KeptGrades:

@@ -63,7 +63,7 @@ class Gemini(ModelOptions):
     vendor_host: ClassVar[str] = "generativelanguage.googleapis.com"
     key_header: ClassVar[str] = "x-goog-api-key"
     reserved: ClassVar[tuple[str, ...]] = ("model", "contents", "stream")
-    settings: ClassVar[Mapping[str, str]] = {
+    inner_keys: ClassVar[Mapping[str, str]] = {
         written: f"params.generationConfig.{name}" for written, name in _NAMES.items()
     }
 

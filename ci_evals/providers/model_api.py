@@ -94,7 +94,7 @@ class ModelOptions(ProviderOptions):
     asks_again_if_empty: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = ("model", "messages", "stream")
     """The fields of the body that ci-evals sets."""
-    settings: ClassVar[Mapping[str, str]] = {name: f"params.{name}" for name in _PARAMS}
+    inner_keys: ClassVar[Mapping[str, str]] = {name: f"params.{name}" for name in _PARAMS}
     """The place of each vendor's setting that is often written next to `model`."""
 
     model: str

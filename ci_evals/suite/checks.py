@@ -21,7 +21,7 @@ from ci_evals.suite.nodes import Node
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.problems import and_more, problems_of_cases, try_check, unknown
 from ci_evals.suite.rendering import Templates, names_without_value, variables
-from ci_evals.suite.types import Against, CheckedSuite, variants_of
+from ci_evals.suite.types import Against, CheckedSuite, Settings, variants_of
 from ci_evals.templating import describe_error
 
 MAX_PLANNED_RUNS = 10_000_000
@@ -563,12 +563,15 @@ def check_runs(draft: Draft) -> Iterator[Problem]:
 
 def check_executor(draft: Draft) -> Iterator[Problem]:
     """Find an executor that cannot be used."""
-    if draft.settings is None or not isinstance(draft.settings.executor, ExecutorOptions):
+    if draft.settings is None or not isinstance(draft.settings.settings, Settings):
+        return
+    options = draft.settings.settings.executor
+    if not isinstance(options, ExecutorOptions):
         return
     is_called = not draft.offline and draft.overrides.executor is None
-    options, cases = draft.settings.executor, draft.cases.cases
+    cases = draft.cases.cases
     for keys, text in options.problems(draft.folder, cases, is_called=is_called):
-        place = draft.node["executor"]
+        place = draft.node["settings"]["executor"]
         for key in keys:
             place = place[key]
         yield place.problem(text)

@@ -77,15 +77,15 @@ def places_of(key: str, path: str, cls: type) -> list[str]:
     Args:
         key: the key as it is written.
         path: the path of its mapping.
-        cls: the type of the mapping; its `settings`, if any, are the places of keys that belong
+        cls: the type of the mapping; its `inner_keys`, if any, are the places of keys that belong
             deeper inside.
     """
     if key in _COMMON_KEYS:
         return []
     meant = []
-    settings: Mapping[str, str] = getattr(cls, "settings", {})
-    if key in settings:
-        meant.append(repr(settings[key]))
+    inner_keys: Mapping[str, str] = getattr(cls, "inner_keys", {})
+    if key in inner_keys:
+        meant.append(repr(inner_keys[key]))
     place = _places().get(key)
     if place is not None:
         meant.append(place)

@@ -45,7 +45,8 @@ class Overrides:
 
 ALL_CASES: dict[str, None] = {"tags": None, "cases": None, "first": None, "sample": None}
 """The overrides that select no cases."""
-_NO_SETTINGS = {"out", "executor", "reuse", "providers", *ALL_CASES}
+_ELSEWHERE = {"out", "executor", "label", "seed", "reuse", "providers", *ALL_CASES}
+"""The overrides that are no top-level keys of a suite."""
 
 
 def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
@@ -59,12 +60,19 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     changes: dict[str, Any] = {}
     for field in fields(overrides):
         value = getattr(overrides, field.name)
-        if value is not None and field.name not in _NO_SETTINGS:
+        if value is not None and field.name not in _ELSEWHERE:
             changes[field.name] = value
     if overrides.out is not None:
         changes["report"] = replace(suite.report, out=overrides.out.as_posix())
+    settings: dict[str, Any] = {}
+    for name in ("label", "seed"):
+        value = getattr(overrides, name)
+        if value is not None:
+            settings[name] = value
     if overrides.executor is not None:  # options that only the file has still apply
-        changes["executor"] = overrides.executor.filled_from(suite.executor)
+        settings["executor"] = overrides.executor.filled_from(suite.executor)
+    if settings:
+        changes["settings"] = replace(suite.settings, **settings)
     if overrides.reuse is False:
         changes["reuse"] = None
     elif overrides.reuse and suite.reuse is None:
@@ -172,7 +180,7 @@ def select_cases(suite: CheckedSuite, overrides: Overrides) -> Sequence[Case]:
     cases = cases[: overrides.first]
     if overrides.sample is not None and overrides.sample < len(cases):
         # The same sample in every run, in the order of the file: a baseline of it can be compared.
-        generator = random.Random(suite.seed)  # noqa: S311  no secret
+        generator = random.Random(suite.settings.seed)  # noqa: S311  no secret
         numbers = generator.sample(range(len(cases)), overrides.sample)
         cases = [cases[number] for number in sorted(numbers)]
     return tuple(cases)

@@ -57,7 +57,7 @@ _SPELLINGS: dict[str, Schema] = {
     "Suite.prompts": _or_null(_list_of(_refer("Prompt"))),
     "Suite.cases": _any_of(*_NAMED, _list_of(_any_of(_refer("Case"), *_NAMED))),
     "Suite.expect": _EXPECT,
-    "Suite.executor": _any_of(
+    "Settings.executor": _any_of(
         {"type": "string", "pattern": "^(local|ray(://.+)?)$"}, _refer("Executor")
     ),
     "CaseFiles.map": _COLUMNS,

@@ -202,6 +202,29 @@ def against_identity(against: Against | Literal["auto", "off"]) -> str:
     return digest(against)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(Options):
+    """What few suites set: nothing that is asked, expected or decided."""
+
+    label: Annotated[
+        Name | None, Field(description="Kept in reports, to group them by; --label wins.")
+    ] = None
+    executor: Annotated[
+        OrShortExecutor,
+        Field(
+            description="Where your own code runs: `local`, `ray`, or a mapping; --executor wins."
+        ),
+    ] = LOCAL
+    max_answer_bytes: Annotated[
+        Positive,
+        Field(
+            description="Longer answers are kept in a file next to the journal;"
+            " graders see all of each."
+        ),
+    ] = 1_000_000
+    seed: Annotated[Int, Field(description="Seed for the order in which cells run.")] = 0
+
+
 _SET_BY_LOADER = {"set_by_loader": True}  # not a key of the file
 
 
@@ -232,9 +255,6 @@ class Suite(Options):
         ),
     ] = None
     description: str | None = None
-    label: Annotated[
-        Name | None, Field(description="Kept in reports, to group them by; --label wins.")
-    ] = None
     runs: Annotated[
         Positive,
         Field(description="Executions of every cell: answers vary, so ask more than once."),
@@ -264,20 +284,6 @@ class Suite(Options):
     retries: Annotated[
         Retries, Field(description="Further attempts after a refused or lost call.")
     ] = 4
-    executor: Annotated[
-        OrShortExecutor,
-        Field(
-            description="Where your own code runs: `local`, `ray`, or a mapping; --executor wins."
-        ),
-    ] = LOCAL
-    max_answer_bytes: Annotated[
-        Positive,
-        Field(
-            description="Longer answers are kept in a file next to the journal;"
-            " graders see all of each."
-        ),
-    ] = 1_000_000
-    seed: Annotated[Int, Field(description="Seed for the order in which cells run.")] = 0
     providers: Annotated[Any, Field(description="What answers.")]
     judges: Annotated[
         Any, Field(description="Models that only graders use; not columns of the matrix.")
@@ -338,6 +344,7 @@ class Suite(Options):
         ),
     ] = ()
     report: OrMapping[ReportOptions] = field(default_factory=ReportOptions)
+    settings: OrMapping[Settings] = field(default_factory=Settings)
     folder: Path | str = field(default=Path(), metadata=_SET_BY_LOADER)
     file: str = field(default="", metadata=_SET_BY_LOADER)
     line: int | None = field(default=None, metadata=_SET_BY_LOADER)
@@ -405,9 +412,9 @@ class CheckedSuite(Suite):
     gate: Gate | None = None
     against: Literal["auto", "off"] | Against = "auto"
     budget: Budget = _NO_BUDGET
-    executor: ExecutorOptions = LOCAL
     reuse: Reuse | None = None
     report: ReportOptions
+    settings: Settings
     secrets: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict)
     imported: str = ""
@@ -423,6 +430,13 @@ class CheckedSuite(Suite):
     def out(self) -> Path:
         """The folder for results."""
         return Path(self.report.out)
+
+    @property
+    def executor(self) -> ExecutorOptions:
+        """Where the team's own code runs."""
+        executor = self.settings.executor
+        assert isinstance(executor, ExecutorOptions)
+        return executor
 
     @property
     def formats(self) -> Sequence[str]:
@@ -477,7 +491,7 @@ class CheckedSuite(Suite):
         return MainRules(
             variants=self.columns,
             gate=self.gate,
-            settings=self.settings,
+            settings=self.strictness,
             grader_files=self.grader_files,
         )
 
@@ -494,7 +508,7 @@ class CheckedSuite(Suite):
         return kinds | {str(options.name): options.kind for options in self.providers}
 
     @cached_property
-    def settings(self) -> SuiteSettings:
+    def strictness(self) -> SuiteSettings:
         """The settings that decide how strictly it measures."""
         gate = self.gate or Gate()
         providers = {}

@@ -82,8 +82,8 @@ def test_help_and_names_are_those_that_there_are(core: Path, tmp_path: Path) -> 
         ("providers: [{type: bedrock, model: m}]\n" + CASES, "clouds"),
         ("providers: [{type: command, command: a, transcript: codex}]\n" + CASES, "tasks"),
         (PROVIDERS + "cases: {tasks: tasks/*}\n", "tasks"),
-        (PROVIDERS + CASES + "executor: ray\n", "ray"),
-        (PROVIDERS + CASES + "executor: {type: ray}\n", "ray"),
+        (PROVIDERS + CASES + "settings: {executor: ray}\n", "ray"),
+        (PROVIDERS + CASES + "settings: {executor: {type: ray}}\n", "ray"),
     ],
 )
 def test_a_part_of_a_suite_that_needs_a_plugin_is_a_problem_that_names_its_folder(

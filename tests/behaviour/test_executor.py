@@ -19,13 +19,13 @@ OTHER_PROCESS = (sys.executable, "-m", "ci_evals")
 @pytest.mark.parametrize(
     ("executor", "problem"),
     [
-        ("locla", r"executor: expected local.*, got 'locla', did you mean 'local'\?"),
-        ({"type": "locla"}, r"executor\.type: expected local.*, got 'locla'"),
-        ({"type": "local", "cpus": 2}, r"executor: unknown key 'cpus'"),
+        ("locla", r"settings\.executor: expected local.*, got 'locla', did you mean 'local'\?"),
+        ({"type": "locla"}, r"settings\.executor\.type: expected local.*, got 'locla'"),
+        ({"type": "local", "cpus": 2}, r"settings\.executor: unknown key 'cpus'"),
     ],
 )
 async def test_a_mistake_is_one_problem(executor: Any, problem: str, tmp_path: Path) -> None:
-    write_agent(tmp_path, executor=executor)
+    write_agent(tmp_path, settings={"executor": executor})
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 2
     told = rf"evals\.yaml:1: {problem}\n\n1 problem, nothing was run\.\n"
@@ -49,7 +49,7 @@ def test_python_takes_the_same(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"executor: expected local.*, got 'locla'"):
         evaluate_sync(suite, executor="locla")
     assert evaluate_sync(suite, executor="local").all_passed
-    wrong = Suite(providers=[answer], cases=["a"], executor={"cpus": 2})
+    wrong = Suite(providers=[answer], cases=["a"], settings={"executor": {"cpus": 2}})
     with pytest.raises(ConfigError, match="unknown key 'cpus'"):
         check_suite(wrong)
 
@@ -109,7 +109,7 @@ async def test_an_executor_of_another_package_is_named_as_ours_are(tmp_path: Pat
     write_agent(
         tmp_path,
         cases=[{"input": "?", "expect": [{"equals": "1 on 3 machines"}]}],
-        executor={"type": "elsewhere", "machines": 3},
+        settings={"executor": {"type": "elsewhere", "machines": 3}},
     )
     ended = await ci_evals(tmp_path, "run", command=OTHER_PROCESS, environ=environ)
     assert ended.code == 0, ended.out + ended.err
@@ -117,7 +117,7 @@ async def test_an_executor_of_another_package_is_named_as_ours_are(tmp_path: Pat
     names = ["key", "value", "name"]
     for name, executor in zip(names, [*wrong, "elsewere"], strict=True):
         (tmp_path / name).mkdir()
-        write_agent(tmp_path / name, executor=executor)
+        write_agent(tmp_path / name, settings={"executor": executor})
     ended = await ci_evals(tmp_path, "validate", *names, command=OTHER_PROCESS, environ=environ)
     assert "executor: unknown key 'machine', did you mean 'machines'?" in ended.err
     assert "executor.machines: expected" in ended.err

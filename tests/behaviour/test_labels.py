@@ -17,7 +17,7 @@ async def identity(folder: Path, *arguments: str, **environ: str) -> dict[str, A
 
 
 async def test_a_label_is_kept_and_the_nearest_one_wins(tmp_path: Path) -> None:
-    write_suite(tmp_path, label="nightly")
+    write_suite(tmp_path, settings={"label": "nightly"})
     assert (await identity(tmp_path))["label"] == "nightly"
     assert (await identity(tmp_path, CI_EVALS_LABEL="branch"))["label"] == "branch"
     assert (await identity(tmp_path, "--label", "mine", CI_EVALS_LABEL="branch"))["label"] == "mine"

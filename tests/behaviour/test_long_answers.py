@@ -54,7 +54,7 @@ async def test_whoever_reads_a_report_finds_the_whole_answer(tmp_path: Path) -> 
 
 
 async def test_the_bound_is_the_suites(tmp_path: Path) -> None:
-    suite(tmp_path, max_answer_bytes=10)
+    suite(tmp_path, settings={"max_answer_bytes": 10})
     await run(tmp_path)
     (result,) = journaled(tmp_path / "out")
     assert result["response"]["output"].startswith("ééééé\n[the first 10 of ")

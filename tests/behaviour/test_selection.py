@@ -55,7 +55,7 @@ async def test_a_sample_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     assert len(first) == 4
     assert first == sorted(first, key=[case["id"] for case in CASES].index)
     assert (await select(tmp_path, "--sample", "4"))[0] == first
-    write(tmp_path, seed=1)
+    write(tmp_path, settings={"seed": 1})
     assert (await select(tmp_path, "--sample", "4"))[0] != first
 
 

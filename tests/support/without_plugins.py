@@ -19,9 +19,11 @@ def skip_without_plugins(suite: Mapping[str, Any]) -> None:
     """Skip the test if its suite needs a plug-in that is missing, and say which one."""
     lacks = []
     for provider in suite.get("providers", ()):
+        if isinstance(provider, str):
+            continue
         lacks.append(PROVIDERS.missing_clause(provider.get("type")))
         lacks.append(TRANSCRIPTS.missing_clause(provider.get("transcript")))
-    executor = suite.get("executor")
+    executor = suite.get("settings", {}).get("executor")
     named = executor.get("type") if isinstance(executor, Mapping) else executor
     lacks.append(EXECUTORS.missing_clause(named))
     cases = suite.get("cases")

@@ -70,7 +70,7 @@ class Bedrock(ModelOptions):
     key_header: ClassVar[str] = "Authorization"
     key_prefix: ClassVar[str] = "Bearer "
     reserved: ClassVar[tuple[str, ...]] = ("model", "modelId", "messages", "stream")
-    settings: ClassVar[Mapping[str, str]] = {
+    inner_keys: ClassVar[Mapping[str, str]] = {
         written: f"params.inferenceConfig.{name}" for written, name in _NAMES.items()
     }
 

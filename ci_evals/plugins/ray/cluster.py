@@ -76,7 +76,7 @@ async def connect(
     Raises:
         ConfigError: there is no such cluster, it has no room, or the code cannot be loaded there.
     """
-    place = Place(suite.file, None, "executor")
+    place = Place(suite.file, None, "settings.executor")
     address = options.address or os.environ.get("RAY_ADDRESS") or "local"
     environment = runtime_env(options, suite, is_own=address == "local")
     async with _connection(address, environment, place):

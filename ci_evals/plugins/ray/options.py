@@ -135,7 +135,9 @@ class Ray(ExecutorOptions):
         except ImportError as error:
             if error.name != "ray":
                 raise
-            raise ConfigError([Problem(suite.file, None, "executor", _NOT_INSTALLED)]) from error
+            raise ConfigError(
+                [Problem(suite.file, None, "settings.executor", _NOT_INSTALLED)]
+            ) from error
         return connect(self, suite, portable, files)  # type: ignore[no-any-return]
 
 

@@ -451,7 +451,7 @@ async def test_main_runs_on_this_machine_where_an_executor_runs_the_change(tmp_p
             f"{metadata}/entry_points.txt": entry,
         },
     )
-    shop = repository_with_agent(tmp_path / "shop", executor="elsewhere")
+    shop = repository_with_agent(tmp_path / "shop", settings={"executor": "elsewhere"})
     shop.write({"agent.py": agent_of("the change")})
     ended = await against_main(shop.folder, command=REAL, environ={"PYTHONPATH": str(site)})
     assert ended.code == 0, ended.out + ended.err

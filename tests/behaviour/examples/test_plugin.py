@@ -183,10 +183,10 @@ def test_a_broken_format_is_found_before_anything_is_touched(tmp_path: Path) -> 
 
 def test_a_broken_executor_is_a_problem_among_others(tmp_path: Path) -> None:
     broken(tmp_path / "packages", "executors", "loud", "nowhere:Loud")
-    (tmp_path / "evals.yaml").write_text(MOCK % "contians: a" + "executor: loud\n")
+    (tmp_path / "evals.yaml").write_text(MOCK % "contians: a" + "settings: {executor: loud}\n")
     ended = ci_evals(tmp_path, tmp_path / "packages", "validate")
     assert ended.returncode == 2
-    assert "evals.yaml:3: executor: " in ended.stderr
+    assert "evals.yaml:3: settings.executor: " in ended.stderr
     assert "loud-package 2.1" in ended.stderr
     assert "unknown grader 'contians'" in ended.stderr
 

@@ -282,7 +282,11 @@ def test_the_leaderboard_has_the_best_variant_first(report: Report) -> None:
 
 def test_each_evaluation_has_an_id_and_the_label_of_its_suite() -> None:
     suite = Suite(
-        name="towns", cases=["hi"], providers=Mock(), expect=[Contains("h")], label="nightly"
+        name="towns",
+        cases=["hi"],
+        providers=Mock(),
+        expect=[Contains("h")],
+        settings={"label": "nightly"},
     )
     first, second = evaluate_sync(suite), evaluate_sync(suite)
     assert first.run_id

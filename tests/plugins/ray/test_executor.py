@@ -44,10 +44,10 @@ REMEDY = (
     ],
 )
 async def test_a_mistake_is_one_problem(executor: Any, problem: str, tmp_path: Path) -> None:
-    write_agent(tmp_path, executor=executor)
+    write_agent(tmp_path, settings={"executor": executor})
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 2
-    assert ended.err == f"evals.yaml:1: {problem}\n\n1 problem, nothing was run.\n"
+    assert ended.err == f"evals.yaml:1: settings.{problem}\n\n1 problem, nothing was run.\n"
 
 
 @pytest.mark.parametrize(
@@ -57,24 +57,28 @@ async def test_the_shipped_folder_must_have_the_suite(
     below: str, problem: str, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
-    write_agent(tmp_path, executor={"type": "ray", "runtime_env": {"working_dir": below}})
+    executor = {"type": "ray", "runtime_env": {"working_dir": below}}
+    write_agent(tmp_path, settings={"executor": executor})
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 2
     assert f"executor.runtime_env.working_dir: {problem} {tmp_path / below}" in ended.err
 
 
 async def test_ray_that_is_not_installed_is_said_with_what_to_install(tmp_path: Path) -> None:
-    write_agent(tmp_path, executor="ray")
+    write_agent(tmp_path, settings={"executor": "ray"})
     for command in ("validate", "run"):
         ended = await ci_evals(tmp_path, command, command=WITHOUT_RAY)
         assert ended.code == 2
-        assert ended.err == f"evals.yaml:1: executor: {REMEDY}\n\n1 problem, nothing was run.\n"
+        assert (
+            ended.err
+            == f"evals.yaml:1: settings.executor: {REMEDY}\n\n1 problem, nothing was run.\n"
+        )
     ended = await ci_evals(tmp_path, "run", "--executor", "local", command=WITHOUT_RAY)
     assert ended.code == 0, ended.err
     write_agent(tmp_path)
     ended = await ci_evals(tmp_path, "run", "--executor", "ray", command=WITHOUT_RAY)
     assert ended.code == 2
-    assert f"evals.yaml: executor: {REMEDY}" in ended.err
+    assert f"evals.yaml: settings.executor: {REMEDY}" in ended.err
 
 
 async def test_the_command_line_names_one_by_its_short_form(tmp_path: Path) -> None:
@@ -99,7 +103,10 @@ def test_python_takes_the_same(tmp_path: Path) -> None:
     ):
         evaluate_sync(suite, executor="rya")
     wrong = Suite(
-        providers=[answer], cases=["a"], expect=[{"contains": "a"}], executor={"num_cpus": 2}
+        providers=[answer],
+        cases=["a"],
+        expect=[{"contains": "a"}],
+        settings={"executor": {"num_cpus": 2}},
     )
     with pytest.raises(ConfigError, match="only for `type: ray`"):
         check_suite(wrong)
@@ -112,7 +119,7 @@ def test_an_executor_takes_no_part_in_fingerprints(tmp_path: Path) -> None:
             cases=["a"],
             expect=[{"contains": "a"}],
             folder=tmp_path,
-            executor=executor,
+            settings={"executor": executor},
         )
 
     named = {"type": "ray", "address": "head:6379", "num_cpus": 2}

@@ -114,7 +114,7 @@ def write_project(
     settings.setdefault(
         "providers", [{"name": "agent", "type": "python", "target": "agent:answer"}]
     )
-    write_suite(folder, settings.pop("cases", ()), executor=executor, **settings)
+    write_suite(folder, settings.pop("cases", ()), settings={"executor": executor}, **settings)
 
 
 def without_times(folder: Path) -> list[dict[str, Any]]:
@@ -560,7 +560,7 @@ async def test_functions_and_objects_of_python_go_to_the_cluster(
             providers=[shout, Counting()],
             cases=["a", "b"],
             expect=[make(os.getpid())],
-            executor={{"type": "ray", "address": "{cluster.address}"}},
+            settings={{"executor": {{"type": "ray", "address": "{cluster.address}"}}}},
         )
         report = evaluate_sync(suite)
         print(json.dumps([run.status for run in report.runs]))

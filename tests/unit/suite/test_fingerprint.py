@@ -61,7 +61,7 @@ def test_a_fingerprint_changes_with_what_is_asked_of_whom_and_how_it_is_judged(
 @pytest.mark.parametrize(
     "change",
     [
-        {"timeout_s": 5, "retries": 1, "seed": 3},
+        {"timeout_s": 5, "retries": 1, "settings": {"seed": 3}},
         {
             "providers": [
                 MODEL | {"timeout_s": 5, "retries": 1, "max_concurrency": 1, "on_error": "fail"}

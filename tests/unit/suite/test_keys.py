@@ -63,7 +63,7 @@ def test_what_may_be_written_anywhere_is_not_taken_for_the_suites(
     [
         ("openai", "temperature", "'params.temperature'?"),
         ("anthropic", "stop_sequences", "'params.stop_sequences'?"),
-        ("openai", "seed", "'params.seed' or 'seed' at the top level of the suite?"),
+        ("openai", "seed", "'params.seed' or 'settings.seed'?"),
         ("openai", "runs", "'runs' at the top level of the suite?"),
         ("openai", "modle", "'model'?"),
         ("gemini", "temperature", "'params.generationConfig.temperature'?"),

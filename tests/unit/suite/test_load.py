@@ -18,7 +18,13 @@ def test_defaults_are_filled_in(project: Project) -> None:
         project.folder,
         str(project.config),
     )
-    assert (suite.runs, suite.max_concurrency, suite.timeout_s, suite.retries, suite.seed) == (
+    assert (
+        suite.runs,
+        suite.max_concurrency,
+        suite.timeout_s,
+        suite.retries,
+        suite.settings.seed,
+    ) == (
         1,
         16,
         60.0,
@@ -62,7 +68,7 @@ providers:
   - {type: opena}
   - {type: python, target: "nope:answer"}
   - {type: command, command: "agent 'x"}
-  - mock
+  - a mock
 prompts:
   - "{{ question"
   - {file: nope.txt}
