@@ -306,10 +306,6 @@ GRADERS: Registry[Any] = Registry(
         "contains": Entry(
             "ci_evals.graders.text:Contains", "The answer has `value` somewhere in it."
         ),
-        "icontains": Entry(
-            "ci_evals.graders.text:IContains",
-            "The answer has `value` in it, in upper or lower case.",
-        ),
         "contains_all": Entry(
             "ci_evals.graders.text:ContainsAll", "The answer has each of the texts in it."
         ),

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ci_evals.graders.text import ContainsAll as ContainsAll
     from ci_evals.graders.text import ContainsAny as ContainsAny
     from ci_evals.graders.text import EndsWith as EndsWith
-    from ci_evals.graders.text import IContains as IContains
     from ci_evals.graders.text import MaxLength as MaxLength
     from ci_evals.graders.text import NotEmpty as NotEmpty
     from ci_evals.graders.text import StartsWith as StartsWith

@@ -41,19 +41,6 @@ class Contains(GraderOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class IContains(GraderOptions):
-    """The answer contains `value`, in upper or lower case."""
-
-    value: NonEmpty
-
-    def grade(self, answer: Answer) -> Finding:
-        return Contains(self.value, ignore_case=True).grade(answer)
-
-    def find_in(self, output: str) -> Iterable[str]:
-        return find_texts((self.value,), output, ignore_case=True)
-
-
-@dataclass(frozen=True, slots=True)
 class Texts(GraderOptions):
     """The options of `contains_all` and `contains_any`.
 

@@ -8,7 +8,7 @@ from ci_evals.format import cite, one_line
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.calls import ExpectedCall, describe_absence
 from ci_evals.graders.json_text import ABSENT, first_difference
-from ci_evals.model.fields import UNSET, Float, NonNegative, OneOrMore, Options
+from ci_evals.model.fields import UNSET, Bool, Float, NonNegative, OneOrMore, Options
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.model.response import ToolCall
@@ -22,7 +22,7 @@ class Matcher(Options):
         equals: the value equals this, compared as JSON.
         one_of: the value equals one of these.
         contains: the value is text that contains this, or a list with this item.
-        icontains: the value is text that contains this, in upper or lower case.
+        ignore_case: for `contains`, upper and lower case of a text are the same.
         regex: the value is text in which this expression matches.
         approx: the value is a number, at most `tolerance` away from this one.
         tolerance: the allowed distance from `approx`.
@@ -33,7 +33,7 @@ class Matcher(Options):
     equals: Any = UNSET
     one_of: OneOrMore[Any] | None = None
     contains: Any = UNSET
-    icontains: str | None = None
+    ignore_case: Bool = False
     regex: str | None = None
     approx: Float | None = None
     tolerance: NonNegative = 1e-9
@@ -42,7 +42,7 @@ class Matcher(Options):
 
     def problems(self) -> list[str]:
         """Return problems that are visible before any call."""
-        if self == Matcher(tolerance=self.tolerance):
+        if self == Matcher(tolerance=self.tolerance, ignore_case=self.ignore_case):
             return ["no condition is given: `equals`, `contains`, `regex`, `approx`, …"]
         if self.regex is not None:
             from ci_evals.graders.regex import Regex
@@ -58,8 +58,6 @@ class Matcher(Options):
             return f"one of {cite(list(self.one_of))}"
         if self.contains is not UNSET and not self._is_contained(value):
             return f"{cite(self.contains)} in it"
-        if self.icontains is not None and not self._is_contained_in_any_case(value):
-            return f"{cite(self.icontains)} in it, in upper or lower case"
         if self.regex is not None and not self._is_matched(value):
             return f"a match of `{one_line(self.regex, 100)}`"
         if self.approx is None and self.min is None and self.max is None:
@@ -74,15 +72,14 @@ class Matcher(Options):
 
     def _is_contained(self, value: Any) -> bool:
         if isinstance(value, str):
-            return isinstance(self.contains, str) and self.contains in value
+            if not isinstance(self.contains, str):
+                return False
+            if self.ignore_case:
+                return self.contains.casefold() in value.casefold()
+            return self.contains in value
         if isinstance(value, list):
             return any(first_difference(self.contains, item) is None for item in value)
         return False
-
-    def _is_contained_in_any_case(self, value: Any) -> bool:
-        if not isinstance(value, str) or self.icontains is None:
-            return False
-        return self.icontains.casefold() in value.casefold()
 
     def _is_matched(self, value: Any) -> bool:
         if not isinstance(value, str) or self.regex is None:

@@ -364,9 +364,9 @@ class CaseReader:
         if not expects and case.task is None and case.user is None:
             right_answer = self._right_answer(entry)
             if right_answer:
-                from ci_evals.graders.text import IContains
+                from ci_evals.graders.text import Contains
 
-                own = (Expectation("icontains", IContains(right_answer)),)
+                own = (Expectation("contains", Contains(right_answer, ignore_case=True)),)
             else:
                 yield node.problem(_describe_lack_of_checks(case, entry))
         expectations = [*self._fill_defaults(case, node), *turns, *own]

@@ -106,7 +106,7 @@ def _right_answers_not_looked_for(suite: CheckedSuite) -> Iterator[Problem]:
         if is_in_table and case.vars.get(EXPECTED) and names <= _CHECKS_OF_FORM:
             cases.append(case)
     if cases:
-        example = f'- icontains: "{{{{ {EXPECTED} }}}}"'
+        example = f'- contains: {{value: "{{{{ {EXPECTED} }}}}", ignore_case: true}}'
         yield _remark(cases, f"no check looks for its `{EXPECTED}`: add `{example}` to `expect`")
 
 

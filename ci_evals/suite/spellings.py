@@ -64,6 +64,7 @@ GRADER_SPELLINGS: Mapping[str, str] = {
         ("answer", "choice", "equals_expected", "exact", "exact_match", "match"), "equals"
     ),
     **dict.fromkeys(("includes", "contain", "must_contain"), "contains"),
+    "icontains": "contains: {value: …, ignore_case: true}",
     "icontains_all": "contains_all: {value: […], ignore_case: true}",
     "icontains_any": "contains_any: {value: […], ignore_case: true}",
     "assert_set": "all_of",

@@ -113,7 +113,7 @@ async def test_a_right_answer_that_no_check_looks_for_is_remarked_on(tmp_path: P
     write_suite(tmp_path, {"file": "cases.csv"}, expect=expect)
     validated = await ci_evals(tmp_path, "validate")
     assert validated.code == 0
-    assert "case 'france': no check looks for its `expected`: add `- icontains" in validated.out
+    assert "case 'france': no check looks for its `expected`: add `- contains" in validated.out
 
 
 @pytest.mark.parametrize(

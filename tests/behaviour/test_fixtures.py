@@ -458,7 +458,7 @@ async def test_an_answer_that_is_graded_again_has_the_vars_and_no_setup(tmp_path
     await run(tmp_path, setup="shop:order", runs=2)
     (tmp_path / "log.txt").unlink()
     (tmp_path / "out").rename(tmp_path / "first")
-    checks = [{"icontains": "CANCEL {{ order_id }} DONE"}]
+    checks = [{"contains": {"value": "CANCEL {{ order_id }} DONE", "ignore_case": True}}]
     again = await run(
         tmp_path,
         "--replay",
@@ -666,7 +666,7 @@ async def test_a_generator_is_run_by_one_thread_and_an_async_one_by_one_task(
         setup=[Fixture(order), basket, user],
         folder=tmp_path,
     )
-    report = await evaluate(suite)
+    report = await evaluate(suite, runs=1)
     assert report.all_passed, report.summary()
     assert threads[0] == threads[1] != get_ident()
     assert tasks[0] is tasks[1]
@@ -753,7 +753,7 @@ async def test_a_setup_that_is_given_up_still_tears_down(tmp_path: Path) -> None
         setup=Fixture(order, timeout_s=0.05),
         folder=tmp_path,
     )
-    report = await evaluate(suite)
+    report = await evaluate(suite, runs=1)
     assert report.errored == 1
     await asyncio.wait_for(torn_down.wait(), 10)
 

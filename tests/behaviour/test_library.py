@@ -28,7 +28,7 @@ from ci_evals.graders import Contains, NotEmpty
 FAILING = {
     **ONE_CASE,
     "id": "failing",
-    "expect": [{"equals": "goodbye"}, {"icontains": "HELLO"}],
+    "expect": [{"equals": "goodbye"}, {"contains": {"value": "HELLO", "ignore_case": True}}],
     "threshold": 0.9,
 }
 

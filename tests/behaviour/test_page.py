@@ -27,7 +27,6 @@ from ci_evals.graders import (
     ContainsAny,
     EndsWith,
     Equals,
-    IContains,
     Regex,
     StartsWith,
 )
@@ -547,7 +546,7 @@ async def test_what_a_grader_looks_for_is_marked_in_the_answer(
     tab: Tab, page: Callable[[Summary], str]
 ) -> None:
     expect = (
-        Expectation("icontains", IContains("refund")),
+        Expectation("contains", Contains("refund", ignore_case=True)),
         Expectation("contains_any", ContainsAny(("42", "43"))),
         Expectation("regex", Regex(r"\w+ days")),
         Expectation("not_contains", Contains("sorry"), negated=True),

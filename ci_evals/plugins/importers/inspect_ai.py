@@ -94,7 +94,7 @@ def _case(row: Node, draft: SuiteDraft, *, all_choose: bool) -> dict[Any, Any]:
         if len(targets) > 1:
             case["expect"] = [{"contains_any": {"value": targets, "ignore_case": True}}]
         else:
-            case["expect"] = [{"icontains": targets[0]}]
+            case["expect"] = [{"contains": {"value": targets[0], "ignore_case": True}}]
     metadata = sample.get("metadata")
     if isinstance(metadata, dict):
         case["metadata"] = metadata

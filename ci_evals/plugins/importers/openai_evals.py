@@ -149,7 +149,7 @@ def _includes(ideals: list[str], *, ignore_case: bool) -> dict[str, Any]:
             options["ignore_case"] = True
         return {"contains_any": options}
     if ignore_case:
-        return {"icontains": ideals[0]}
+        return {"contains": {"value": ideals[0], "ignore_case": True}}
     return {"contains": ideals[0]}
 
 

@@ -190,7 +190,7 @@ def _contains(options: Mapping[str, Any]) -> dict[str, Any]:
         raise UntranslatableError("a value that is not text: use `json_path` for JSON")
     if options.get("case_sensitive", True):
         return {"contains": {"value": value}}
-    return {"icontains": {"value": value}}
+    return {"contains": {"value": value, "ignore_case": True}}
 
 
 def _is_instance(name: Any) -> dict[str, Any]:

@@ -400,7 +400,7 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
     assert (first["id"], first["vars"]["data"]) == ("by its name", {"file": "data.sql"})
     assert first["expect"] == [
         {"contains": {"value": "a", "name": "has an a"}},
-        {"icontains": {"value": "b", "name": "and a b"}},
+        {"contains": {"value": "b", "ignore_case": True, "name": "and a b"}},
         {
             "python": "from importlib import import_module\n"
             "return import_module('assert')"
@@ -582,7 +582,7 @@ cases:
     expect:
       # days
       - contains: 30 days
-      - icontains: receipt
+      - contains: {value: receipt, ignore_case: true}
     # most of it
     threshold: 0.7
     metadata:

@@ -40,7 +40,6 @@ AnswerOf = Callable[..., Answer]
 OPTIONS: dict[str, dict[str, Any]] = {
     "equals": {"value": {"a": [1, True, None]}},
     "contains": {"value": "a"},
-    "icontains": {"value": "a"},
     "contains_all": {"value": ["a", "b"]},
     "contains_any": {"value": ["a", "b"]},
     "starts_with": {"value": "a"},
@@ -65,7 +64,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "schema": {"properties": {"b": {"type": "string"}}},
         "where": {
             "c.d": {"approx": 1, "min": 0, "max": 2},
-            "e": {"regex": "a.b", "icontains": "a", "contains": "b"},
+            "e": {"regex": "a.b", "contains": "b"},
         },
     },
     "trajectory": {"calls": ["a", {"name": "b", "arguments": {"a": 1}}], "match": "exact"},

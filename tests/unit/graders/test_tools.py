@@ -196,7 +196,7 @@ def judge_arguments(options: Mapping[str, Any], answer: Answer) -> Finding:
         ({"where": {"to": {"one_of": ["Rome"]}}}, False),
         ({"where": {"to": {"regex": "^P.ris$"}}}, True),
         ({"where": {"to": {"contains": "par"}}}, False),
-        ({"where": {"to": {"icontains": "par"}}}, True),
+        ({"where": {"to": {"contains": "par", "ignore_case": True}}}, True),
         ({"where": {"seats": {"approx": 2.2, "tolerance": 0.25}}}, True),
         ({"where": {"seats": {"approx": 2.2, "tolerance": 0.1}}}, False),
         ({"where": {"seats": {"min": 3}}}, False),

@@ -14,7 +14,6 @@ FOLDER = Path(__file__).parents[1] / "graders"
 SHORT: dict[str, Any] = {
     "equals": "Paris",
     "contains": "Paris",
-    "icontains": "paris",
     "contains_all": ["a", "b"],
     "contains_any": ["a", "b"],
     "starts_with": "The",

@@ -55,7 +55,7 @@ _RUBRICS: Mapping[str, _Rubric] = {
 }
 _TEXT = {
     "contains": "contains",
-    "icontains": "icontains",
+    "icontains": "contains",
     "starts-with": "starts_with",
 }
 _TEXTS = {
@@ -186,7 +186,10 @@ class Assertions:
             return kind, _regex(_text(value))
         if kind in _TEXT:
             name = _TEXT[kind]
-            return name, {GRADERS[name].short: _text(value)}
+            options: dict[str, Any] = {GRADERS[name].short: _text(value)}
+            if kind.startswith("i"):
+                options["ignore_case"] = True
+            return name, options
         if kind in _TEXTS:
             options = {"value": _texts(value)}
             if kind.startswith("i"):
