@@ -24,9 +24,16 @@ _CHOICES = frozenset({"providers", "prompts"})
 MAX_KNOWN = 50  # names listed in a message
 MAX_UNKNOWN = 20  # unknown keys of one mapping; with more, it is damaged or another tool's
 
-# The kind of value that is expected, by the type of pydantic's error.
+# The kind of value that is expected, by the type of pydantic's error. Those of parsing come from
+# the plain `int`, `float` and `bool` of plug-ins.
 _KINDS = {
     "int_type": "integer",
+    "int_parsing": "integer",
+    "float_parsing": "number",
+    "bool_parsing": "boolean",
+    "path_type": "text",
+    "set_type": "list",
+    "frozen_set_type": "list",
     "int_from_float": "integer",
     "float_type": "number",
     "finite_number": "number",
@@ -60,6 +67,7 @@ _BOUNDS = {
 _SIZES = {"too_short": ("at least", "min_length"), "too_long": ("at most", "max_length")}
 _CONSTRAINTS = {
     "literal_error": "{expected}",
+    "enum": "{expected}",
     "string_too_short": "text of length >= {min_length}",
     "string_too_long": "text of length <= {max_length}",
     "string_pattern_mismatch": "text that matches {pattern}",
@@ -358,7 +366,7 @@ def _message(kind: Any, loc: Loc, value: Any, errors: Sequence[ErrorDetails]) ->
     kinds.pop("nothing", None)  # `null` is the same as leaving the key out
     refusals = [error for error in errors if error["type"] not in _KINDS]
     if not refusals:
-        expected = " or ".join(_KIND_NAMES[each] for each in kinds) or str(errors[0]["msg"])
+        expected = " or ".join(_KIND_NAMES[each] for each in kinds) or _own_words(errors[0])
         if list(kinds) == ["mapping"]:
             expected = _describe_mapping(kind, loc)
         return f"expected {expected}, got {_describe(value)}{_advise(value, kinds)}"
@@ -404,7 +412,12 @@ def _describe_constraint(error: ErrorDetails) -> str:
         if context[name] == 1:
             noun = "entry"
         return f"{least_or_most} {context[name]} {noun}"
-    return str(error["msg"])
+    return _own_words(error)
+
+
+def _own_words(error: ErrorDetails) -> str:
+    """Return what pydantic says is expected, for the kinds of error that no table has."""
+    return error["msg"].removeprefix("Input should be ")
 
 
 def _describe(value: Any) -> str:

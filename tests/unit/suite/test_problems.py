@@ -1,5 +1,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -26,6 +29,11 @@ from ci_evals.suite.nodes import Node, collect
 from ci_evals.suite.problems import check, resolve_texts, try_check, unknown
 from ci_evals.suite.types import PromptTemplate, Suite
 from ci_evals.suite.yaml import Lines, parse
+
+
+class Colour(StrEnum):
+    RED = "red"
+    GREEN = "green"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,34 @@ def test_all_problems_are_told_at_once_each_with_its_line() -> None:
 def test_the_key_is_not_repeated() -> None:
     _, problems = decode("key: sk-very-secret")
     assert "sk-very-secret" not in problems[0]
+
+
+@dataclass(frozen=True, slots=True)
+class OfAPlugin(Options):
+    count: int = 1
+    share: float = 0.5
+    flag: bool = False
+    path: Path = Path()
+    day: date = date(2026, 1, 1)
+    colour: Colour = Colour.RED
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("count: many", "count: expected a whole number, got 'many'"),
+        ("count: 1.5", "count: expected a whole number, got 1.5"),
+        ("share: half", "share: expected a number, got 'half'"),
+        ("flag: perhaps", "flag: expected true or false, got 'perhaps'"),
+        ("path: 5", 'path: expected text, got 5: put quotes round it, as in "5"'),
+        ("colour: pink", "colour: expected red or green, got 'pink'"),
+        ("day: soon", "day: expected a valid date or datetime, input is too short, got 'soon'"),
+    ],
+)
+def test_plain_types_of_plugins_are_told_as_plainly(written: str, message: str) -> None:
+    data, lines, _ = parse(written, "f")
+    _, (problem,) = collect(check(OfAPlugin, Node(data, lines, "f")))
+    assert str(problem) == f"f:1: {message}"
 
 
 def test_right_values_are_decoded_into_their_types() -> None:
