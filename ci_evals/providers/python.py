@@ -5,9 +5,9 @@ import copy
 import functools
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
@@ -54,9 +54,10 @@ class Python(ProviderOptions):
 
     Args:
         target: `module:function`, or `module:object.method`.
-        factory: the target takes nothing and makes a fresh agent for each run, which is then
-            called. A plain function or class makes it in a thread; an `async def` on the event
-            loop.
+        factory: the target makes a fresh agent for each run, which is then called. A plain function
+            or class makes it in a thread; an `async def` on the event loop.
+        config: for a factory with a parameter `config`, which gets this mapping with the `model`
+            and `params` of the case's overrides.
     """
 
     kind: ClassVar[str] = "python"
@@ -66,6 +67,7 @@ class Python(ProviderOptions):
 
     target: str
     factory: Bool = False
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def default_name(self) -> str:
@@ -98,7 +100,7 @@ class Python(ProviderOptions):
         """
         try:
             function = load_target(self.target)
-            return _open_function(function, self.target, factory=self.factory)
+            return _open_function(function, self.target, self.config, factory=self.factory)
         except ConfigError as error:
             raise _with_provider(error, self) from error
 
@@ -128,7 +130,8 @@ class Function(ProviderOptions):
 
     Args:
         target: the function or the object.
-        factory: the function takes nothing and makes a fresh agent for each run.
+        factory: the function makes a fresh agent for each run.
+        config: for a factory with a parameter `config`; see `Python`.
     """
 
     kind: ClassVar[str] = "function"
@@ -138,6 +141,7 @@ class Function(ProviderOptions):
 
     target: Any
     factory: Bool = False
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, called: Any, **options: Any) -> "Function":
@@ -172,7 +176,7 @@ class Function(ProviderOptions):
         if callable(getattr(called, "answer", None)) and not isinstance(called, type):
             return _FunctionCaller(_caller(called.answer, _request_alone), target)
         try:
-            return _open_function(called, target, factory=self.factory)
+            return _open_function(called, target, self.config, factory=self.factory)
         except ConfigError as error:
             raise _with_provider(error, self) from error
 
@@ -227,12 +231,20 @@ def _with_provider(error: ConfigError, options: ProviderOptions) -> ConfigError:
 # Calls. How to call a function is decided once, when the provider is opened.
 
 
-def _open_function(function: _Function, target: str, *, factory: bool) -> Provider:
+def _open_function(
+    function: _Function, target: str, config: Mapping[str, Any], *, factory: bool
+) -> Provider:
     """Make a provider of a function that errors call `target`.
 
     Raises:
         ConfigError: the function cannot be called as documented.
     """
+    takes_config = factory and _has_parameter(function, "config")
+    if config and not takes_config:
+        advice = "it is for a factory with a parameter `config`"
+        raise target_problem(target, function, f"takes no `config`: {advice}")
+    if takes_config:
+        return _FunctionCaller(_factory_caller(function, config), target)
     if factory:
         _check_signature(function, target, ())
         return _FunctionCaller(_factory_caller(function), target)
@@ -294,6 +306,8 @@ class _FunctionCaller:
             wrong = f"an invalid answer: {error}"
             if unfit := unfit_type(value):
                 wrong = unfit
+            if callable(value):
+                wrong += "; if it makes an agent for each run, set `factory: true`"
             raise ProviderError("bad_answer", f"`{self._target}` returned {wrong}") from None
 
 
@@ -322,11 +336,24 @@ def _request_alone(request: Request) -> tuple[Request]:
     return (request,)
 
 
-def _factory_caller(factory: _Function) -> _Call:
+def _factory_caller(factory: _Function, config: Mapping[str, Any] | None = None) -> _Call:
     """Return a caller that makes an agent and calls it: on the event loop, or both in one thread.
 
     In one thread, because an agent may hold objects that are bound to the thread that made them.
+
+    Args:
+        factory: makes an agent.
+        config: what it gets as `config`, with a case's overrides; None if it takes nothing.
     """
+
+    def make(request: Request) -> Any:
+        if config is None:
+            return factory()
+        overrides = request.case.overrides
+        given = {**copy.deepcopy(dict(config)), **overrides.params}
+        if overrides.model is not None:
+            given["model"] = overrides.model
+        return factory(config=given)
 
     def arguments(agent: _Function, request: Request) -> tuple[Any, ...]:
         if has_second_parameter(agent, "request"):
@@ -334,7 +361,7 @@ def _factory_caller(factory: _Function) -> _Call:
         return _input_alone(request)
 
     async def make_and_call(request: Request) -> Any:
-        agent = _check_agent(await factory())
+        agent = _check_agent(await make(request))
         given = arguments(agent, request)
         if is_async(agent):
             return await agent(*given)
@@ -342,7 +369,7 @@ def _factory_caller(factory: _Function) -> _Call:
 
     def make_and_call_in_thread(request: Request) -> Awaitable[Any]:
         def work() -> Any:
-            agent = _check_agent(factory())
+            agent = _check_agent(make(request))
             return agent(*arguments(agent, request))
 
         return call_in_thread(work)
@@ -358,6 +385,13 @@ def _check_agent(made: object) -> _Function:
     return made
 
 
+def _has_parameter(function: _Function, name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some builtins have no signature
+        return False
+
+
 def _check_signature(function: _Function, target: str, given: tuple[str, ...]) -> None:
     try:
         signature = inspect.signature(function)
@@ -367,6 +401,8 @@ def _check_signature(function: _Function, target: str, given: tuple[str, ...]) -
         signature.bind(*given)
     except TypeError as error:
         text = f"cannot be called with ({', '.join(given)}): {error}"
+        if given and not signature.parameters:
+            text += "; if it makes an agent for each run, set `factory: true`"
         raise target_problem(target, function, text) from None
 
 

@@ -17,16 +17,18 @@ _REFERENCE = r"\$\$(?=\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-(?P<
 
 
 def read_dotenv(folder: Path) -> Mapping[str, str]:
-    """Read the variables of the `.env` file next to the config.
+    """Read the variables of `.env` next to the config and in the working folder; the first wins.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: a file cannot be read.
     """
-    path = folder / ".env"
-    if not path.is_file():
-        return {}
-    values = dotenv_values(stream=StringIO(read_text(path, path.as_posix())), interpolate=False)
-    return {name: value for name, value in values.items() if value is not None}
+    variables: dict[str, str] = {}
+    for path in (Path(".env"), folder / ".env"):
+        if not path.is_file():
+            continue
+        values = dotenv_values(stream=StringIO(read_text(path, path.as_posix())), interpolate=False)
+        variables |= {name: value for name, value in values.items() if value is not None}
+    return variables
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ def _list_cases(suite: Suite) -> Any:
     if isinstance(cases, Case):
         return [cases]
     if isinstance(cases, Path):
-        return {"file": cases.as_posix()}
+        return _source_at(cases, suite)
     if isinstance(cases, Mapping):
         return cases
     if isinstance(cases, str) or not isinstance(cases, Iterable):
@@ -178,10 +178,17 @@ def _list_cases(suite: Suite) -> Any:
         if isinstance(case, str):
             listed.append(Case(input=case, file=suite.file, line=suite.line))
         elif isinstance(case, Path):
-            listed.append({"file": case.as_posix()})
+            listed.append(_source_at(case, suite))
         else:
             listed.append(case)
     return listed
+
+
+def _source_at(path: Path, suite: Suite) -> dict[str, str]:
+    """Return the source of cases that a path in Python means: a dataset, or a folder of tasks."""
+    if (Path(suite.folder) / path).is_dir():
+        return {"tasks": (path / "**" / "task.toml").as_posix()}
+    return {"file": path.as_posix()}
 
 
 def _read_config(path: Path) -> tuple[Node, list[Problem], str]:

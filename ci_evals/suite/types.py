@@ -233,12 +233,12 @@ class Suite(Options):
     """A suite: questions, providers, the number of runs, and the rules for merging.
 
     The keys of `evals.yaml` are the arguments in Python. There, `cases` may be texts (their
-    inputs), `Case`s, what `discover_tasks` found, mappings as in YAML, or the `Path` of a dataset;
-    `providers` and `judges` may be functions, objects with `answer(request)`, and those of
-    `ci_evals.providers`, one or a list; `expect` takes graders of `ci_evals.graders`, functions,
-    and objects with `grade(answer)`, one or a list. Relative paths start in `folder`, where `.env`
-    is looked for, too; by default, this is the working directory. `max_concurrency` may also be
-    `math.inf`.
+    inputs), `Case`s, what `discover_tasks` found, mappings as in YAML, or the `Path` of a dataset
+    or of a folder of tasks; `providers` and `judges` may be functions, objects with
+    `answer(request)`, and those of `ci_evals.providers`, one or a list; `expect` takes graders of
+    `ci_evals.graders`, functions, and objects with `grade(answer)`, one or a list. Relative paths
+    start in `folder`, where `.env` is looked for, too; by default, this is the working directory.
+    `max_concurrency` may also be `math.inf`.
 
     The constructor checks nothing: `check_suite` and `evaluate` report all problems at once, with
     the place where the suite is written, or `file` and `line` if these are given.

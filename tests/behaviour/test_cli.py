@@ -283,6 +283,23 @@ async def test_the_teams_own_code_has_the_variables_of_the_dotenv_file(tmp_path:
     assert "Paris" not in journal, "what is in .env is a secret"
 
 
+async def test_the_dotenv_file_of_the_working_folder_is_read_after_the_suites(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "evals" / ".env").write_text("TOWN=Paris\n")
+    (tmp_path / ".env").write_text("TOWN=London\nRIVER=Seine\n")
+    case = {"id": "a", "input": "q", "expect": [{"equals": "{{ town }} {{ river }}"}]}
+    (tmp_path / "evals" / "town.py").write_text(
+        "import os\n\n\ndef answer(_):\n    return os.environ['TOWN'] + ' ' + os.environ['RIVER']\n"
+    )
+    provider = {"type": "python", "target": "town:answer"}
+    suite_vars = {"town": "${TOWN}", "river": "${RIVER}"}
+    write_suite(tmp_path / "evals", [case], providers=[provider], vars=suite_vars)
+    ended = await ci_evals(tmp_path, "run", "evals/evals.yaml")
+    assert ended.code == 0, ended.out + ended.err
+
+
 async def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
     write_suite(tmp_path)
     (tmp_path / "shard").mkdir()

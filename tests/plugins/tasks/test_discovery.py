@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ci_evals import ConfigError, Suite, discover_tasks, evaluate_sync
+from ci_evals import ConfigError, Suite, check_suite, discover_tasks, evaluate_sync
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the verifiers are shell scripts")
@@ -13,10 +13,21 @@ def test_discovered_tasks_are_cases_with_their_verifiers() -> None:
     folder = Path(__file__).parents[3] / "examples" / "coming_from_helios"
     tasks = discover_tasks(folder, "tasks/greet*/task.toml")
     agent = {"type": "task", "command": [sys.executable, str(folder / "agent.py"), "careful"]}
-    report = evaluate_sync(Suite(cases=tasks, providers=agent))
+    report = evaluate_sync(Suite(cases=tasks, providers=agent), runs=1)
     assert [(run.case, run.status, run.score) for run in report.runs] == [
         ("greeting", "passed", 1.0)
     ]
+
+
+def test_a_path_of_a_folder_is_the_tasks_in_it() -> None:
+    folder = Path(__file__).parents[3] / "examples" / "coming_from_helios"
+    agent = {"type": "task", "command": [sys.executable, "agent.py"]}
+    suites = [
+        Suite(cases=path, providers=agent, folder=folder)
+        for path in (Path("tasks"), [Path("tasks")])
+    ]
+    for suite in suites:
+        assert [case.id for case in check_suite(suite).cases] == ["greeting", "sorting"]
 
 
 def test_tasks_of_a_folder_that_is_not_there_are_a_problem(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ import asyncio
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from processes import python
 
 from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ConfigError, ProviderError
+from ci_evals.model.case import Case, CaseOverrides
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response, ToolCall
 from ci_evals.providers.python import Python
@@ -294,6 +296,7 @@ from pathlib import Path
 from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Case
+from ci_evals.model.case import CaseOverrides
 from ci_evals.model.request import Request
 from ci_evals.providers.python import Python
 
@@ -368,7 +371,7 @@ async def test_a_target_that_cannot_be_opened_names_its_provider(tmp_path: Path)
         (
             "def answer(): ...",
             False,
-            "cannot be called with (input): too many positional arguments",
+            "arguments; if it makes an agent for each run, set `factory: true`",
         ),
         (
             "def answer(a, b, c): ...",
@@ -415,3 +418,46 @@ def test_it_is_the_teams_own_code() -> None:
     options = Python(target="agent:answer")
     assert options.own_code
     assert options.default_name == "python:agent:answer"
+
+
+FACTORY = """
+    class make:
+        def __init__(self, config):
+            self.config = config
+        def __call__(self, text):
+            config, self.config["model"] = str(sorted(self.config.items())), "spoiled"
+            return config
+"""
+
+
+async def test_a_factory_gets_its_config_with_the_overrides_of_the_case(agent: Agent) -> None:
+    agent.write(FACTORY)
+    config = {"model": "small", "tone": "kind"}
+    options = replace(agent.options("make", factory=True), config=config)
+    plain = await ask_in_folder(options, agent.folder, request_of(input="Hi", timeout_s=LONG_S))
+    assert plain.output == "[('model', 'small'), ('tone', 'kind')]"
+    overrides = CaseOverrides(model="large", params={"depth": 2})
+    case = Case(id="hello", overrides=overrides)
+    request = request_of(input="Hi", timeout_s=LONG_S, case=case)
+    changed = await ask_in_folder(options, agent.folder, request)
+    assert changed.output == "[('depth', 2), ('model', 'large'), ('tone', 'kind')]"
+    assert config == {"model": "small", "tone": "kind"}
+
+
+@pytest.mark.parametrize(
+    ("source", "factory"),
+    [("def answer(text): ...", False), ("def answer(): ...", True)],
+)
+async def test_a_config_that_nothing_takes_is_refused(
+    agent: Agent, source: str, *, factory: bool
+) -> None:
+    agent.write(source)
+    options = replace(agent.options(factory=factory), config={"model": "small"})
+    with pytest.raises(ConfigError, match="takes no `config`: it is for a factory with a param"):
+        await ask_in_folder(options, agent.folder, request_of(input="Hi"))
+
+
+async def test_an_agent_in_place_of_an_answer_asks_for_a_factory(agent: Agent) -> None:
+    agent.write("def answer(text): return lambda text: text")
+    error = await agent.error()
+    assert str(error).endswith("if it makes an agent for each run, set `factory: true`")
