@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import distribution
 from pathlib import Path, PurePath, PurePosixPath
 from pkgutil import resolve_name
@@ -25,6 +25,7 @@ from ci_evals.cli.web_apps import PORT, WebApp
 from ci_evals.errors import ConfigError, Problem, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.git import ask_git
+from ci_evals.model.report import STAND_IN
 from ci_evals.registry import IMPORTING, is_installed, missing_clause
 from ci_evals.release import ACTION
 from ci_evals.suite.configs import DEFAULT_NAMES
@@ -219,7 +220,10 @@ def _find_target(project: Project) -> _Target | None:
     app = project.web_app
     has_route = app is not None and app.has_route
     if project.target is not None and (project.target_returns_text or not has_route):
-        return _call(project.target, project.pythonpath)
+        found = _call(project.target, project.pythonpath)
+        if project.target_is_class:
+            return replace(found, settings={**found.settings, "factory": True})
+        return found
     if app is not None:
         return _start(app, os.path.relpath(project.code, project.folder))
     return None
@@ -293,14 +297,21 @@ def _write_suite(path: Path, project: Project, target: _Target | None) -> None:
         vendor = project.vendors[0]
     (key,) = key_variables(vendor)
     model = {"type": vendor, "model": _MODELS[vendor], "key": key}
-    asked = "canned answers"
+    asked = STAND_IN
     settings = {}
     if target is not None:
         asked = target.name
         for name, value in target.settings.items():
             settings[name] = _on_one_line(value)
     name = json.dumps(project.name, ensure_ascii=False)
-    text = _render("evals.yaml", name=name, target=target, settings=settings, model=model)
+    text = _render(
+        "evals.yaml",
+        name=name,
+        target=target,
+        settings=settings,
+        model=model,
+        stand_in=STAND_IN,
+    )
     _write(path, text, f"asks {asked}")
 
 

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from io import StringIO
 from pathlib import Path, PurePosixPath
@@ -100,24 +100,31 @@ class Project:
 
     @property
     def target(self) -> str | None:
-        """A function that takes a question, as `module:function`; None if none is found."""
-        if self._function is None:
+        """A function that takes a question, as `module:function`, or a class whose objects have
+        such a method; None if none is found.
+        """
+        if self._found is None:
             return None
-        source, function = self._function
-        return f"{source.module}:{function.name}"
+        source, statement, _ = self._found
+        return f"{source.module}:{statement.name}"
+
+    @property
+    def target_is_class(self) -> bool:
+        """True if the target is a class, of which each run takes a new object."""
+        return self._found is not None and isinstance(self._found[1], ast.ClassDef)
 
     @property
     def target_returns_text(self) -> bool:
         """True if the target is annotated to return text."""
-        if self._function is None:
+        if self._found is None:
             return False
-        returns = self._function[1].returns
+        returns = self._found[2].returns
         return returns is not None and ast.unparse(returns) in ("str", "'str'")
 
     @property
     def pythonpath(self) -> str | None:
         """The folder from which the target is imported; None if none has to be named."""
-        if self._function is None or self._function[0].file.parts[0] != "src":
+        if self._found is None or self._found[0].file.parts[0] != "src":
             return None
         folders = find_code_folders(self.folder, ())
         if (self.code / "src").resolve() in (*folders.named, *folders.usual):
@@ -125,32 +132,68 @@ class Project:
         return "src"
 
     @cached_property
-    def _function(self) -> tuple[Module, Definition] | None:
+    def _found(self) -> tuple[Module, Definition | ast.ClassDef, Definition] | None:
+        """The module with the target, the target, and what takes the question."""
+        return self._find_function() or self._find_class()
+
+    def _find_function(self) -> tuple[Module, Definition, Definition] | None:
+        for source in self._modules():
+            functions = {
+                statement.name: statement
+                for statement in source.tree.body
+                if isinstance(statement, Definition) and self._takes_question(statement)
+            }
+            for name in self._FUNCTIONS:
+                if name in functions:
+                    return source, functions[name], functions[name]
+        return None
+
+    def _find_class(self) -> tuple[Module, ast.ClassDef, Definition] | None:
+        """Return a class that is made without arguments, and its method for a question."""
+        from ci_evals.providers.python import AGENT_METHODS
+
+        for source in self._modules():
+            for statement in source.tree.body:
+                # What an inherited or a decorated `__init__` takes is not known.
+                if not isinstance(statement, ast.ClassDef):
+                    continue
+                if statement.bases or statement.keywords or statement.decorator_list:
+                    continue
+                methods = {
+                    inner.name: inner for inner in statement.body if isinstance(inner, Definition)
+                }
+                init = methods.get("__init__")
+                if init is not None and len(self._required(init)) > 1:
+                    continue
+                for name in AGENT_METHODS:
+                    if name in methods and self._takes_question(methods[name], is_method=True):
+                        return source, statement, methods[name]
+        return None
+
+    def _modules(self) -> Iterator[Module]:
+        """Yield the sources with a likely name, the likeliest first."""
         for module in self._MODULES:
             for source in self._sources:
-                if source.module.rpartition(".")[2] != module:
-                    continue
-                functions = {
-                    statement.name: statement
-                    for statement in source.tree.body
-                    if isinstance(statement, Definition) and self._takes_question(statement)
-                }
-                for name in self._FUNCTIONS:
-                    if name in functions:
-                        return source, functions[name]
-        return None
+                if source.module.rpartition(".")[2] == module:
+                    yield source
 
     @cached_property
     def web_app(self) -> WebApp | None:
         """The web app in its sources; None if there is none."""
         return find_web_app(self._sources)
 
-    def _takes_question(self, function: Definition) -> bool:
+    def _required(self, function: Definition) -> list[ast.arg]:
+        """Return the positional parameters without a default."""
+        positional = [*function.args.posonlyargs, *function.args.args]
+        return positional[: len(positional) - len(function.args.defaults)]
+
+    def _takes_question(self, function: Definition, *, is_method: bool = False) -> bool:
         """Return True if a function can be called with a text and nothing else."""
         if function.decorator_list or None in function.args.kw_defaults:
             return False
-        positional = [*function.args.posonlyargs, *function.args.args]
-        required = positional[: len(positional) - len(function.args.defaults)]
+        required = self._required(function)
+        if is_method:
+            required = required[1:]
         if len(required) != 1 or required[0].arg in self._NO_QUESTIONS:
             return False
         if required[0].annotation is None:
@@ -189,6 +232,16 @@ class Project:
         if (self.code / "requirements.txt").is_file():
             path = PurePosixPath(inside, "requirements.txt").as_posix()
             return f"pip install -r {shlex.quote(path)}"
+        # Into the Python of ci-evals, not an environment of their own, which it would not see.
+        there = ""
+        if inside != ".":
+            there = f" --directory {shlex.quote(inside)}"
+        if (self.code / "uv.lock").is_file():
+            export = f"uv export{there} --frozen --no-emit-project --no-hashes"
+            return f"pip install uv && {export} | pip install -r /dev/stdin"
+        if "[tool.poetry" in self._needs or (self.code / "poetry.lock").is_file():
+            poetry = f"POETRY_VIRTUALENVS_CREATE=false poetry install{there} --no-root"
+            return f"pip install poetry && {poetry}"
         if not re.search(r"^\[(project|build-system)\]", self._needs, re.MULTILINE):
             return None
         if inside == ".":

@@ -12,7 +12,7 @@ from functools import cached_property
 from hashlib import blake2b
 from math import ceil, fsum
 from sys import intern
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator
 
@@ -53,6 +53,10 @@ class Checkout:
     dirty: bool | None = None
 
 
+STAND_IN: Final = "canned answers"
+"""The name of the `mock` that `init` writes where it finds nothing to call."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteInfo:
     """The suite of a report, and the `revision` and `dirty` of its `Checkout`.
@@ -90,6 +94,13 @@ class SuiteInfo:
     confirm_runs: ConfirmRuns | None = None
     provider_kinds: Mapping[str, str] = field(default_factory=dict)
     fail_on: Literal["fail", "borderline", "never"] | None = None
+
+    @property
+    def asks_stand_in(self) -> bool:
+        """True if canned answers of `init` stand in for the app, so that the report tells nothing
+        of it.
+        """
+        return self.provider_kinds.get(STAND_IN) == "mock"
 
     @property
     def given_run_id(self) -> str | None:

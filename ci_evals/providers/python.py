@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Final, overload
 
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.faults import ErrorKind
@@ -42,6 +42,10 @@ _Function = Callable[..., Any]
 _Call = Callable[[Request], Awaitable[Any]]
 
 
+AGENT_METHODS: Final = ("answer", "run", "invoke")
+"""The methods of an agent that are looked for if it cannot be called itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Python(ProviderOptions):
     """Calls `module:function` with the case's input, and with the `Request` if it has a parameter
@@ -54,8 +58,9 @@ class Python(ProviderOptions):
 
     Args:
         target: `module:function`, or `module:object.method`.
-        factory: the target makes a fresh agent for each run, which is then called. A plain function
-            or class makes it in a thread; an `async def` on the event loop.
+        factory: the target makes a fresh agent for each run, which is then called, or else its
+            method `answer`, `run` or `invoke`. A plain function or class makes it in a thread; an
+            `async def` on the event loop.
         config: for a factory with a parameter `config`, which gets this mapping with the `model`
             and `params` of the case's overrides.
     """
@@ -361,7 +366,7 @@ def _factory_caller(factory: _Function, config: Mapping[str, Any] | None = None)
         return _input_alone(request)
 
     async def make_and_call(request: Request) -> Any:
-        agent = _check_agent(await make(request))
+        agent = _callable_agent(await make(request))
         given = arguments(agent, request)
         if is_async(agent):
             return await agent(*given)
@@ -369,7 +374,7 @@ def _factory_caller(factory: _Function, config: Mapping[str, Any] | None = None)
 
     def make_and_call_in_thread(request: Request) -> Awaitable[Any]:
         def work() -> Any:
-            agent = _check_agent(make(request))
+            agent = _callable_agent(make(request))
             return agent(*arguments(agent, request))
 
         return call_in_thread(work)
@@ -379,10 +384,19 @@ def _factory_caller(factory: _Function, config: Mapping[str, Any] | None = None)
     return make_and_call_in_thread
 
 
-def _check_agent(made: object) -> _Function:
-    if not callable(made):
-        raise TypeError(f"the factory made a {type(made).__name__}, which cannot be called")
-    return made
+def _callable_agent(made: object) -> _Function:
+    """Return what a factory made, or its method that answers."""
+    if callable(made):
+        return made
+    for name in AGENT_METHODS:
+        method = getattr(made, name, None)
+        if callable(method):
+            return method  # type: ignore[no-any-return]  # of any class
+    methods = ", ".join(f"`{name}`" for name in AGENT_METHODS)
+    kind = type(made).__name__
+    raise TypeError(
+        f"the factory made a {kind}, which cannot be called and has no method {methods}"
+    )
 
 
 def _has_parameter(function: _Function, name: str) -> bool:

@@ -4,7 +4,7 @@ The terminal, summary.md, the comment and report.html are all views of `findings
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from math import ceil, floor
@@ -34,7 +34,7 @@ from ci_evals.gate.wording.bases import SourceSentence
 from ci_evals.gate.wording.comparisons import missed_on_main_clause, points_gained, score_texts
 from ci_evals.gate.wording.rules import quarantine_clause
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Tally
+from ci_evals.model.report import STAND_IN, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.reports.alike_cases import AlikeCases, alike_cases, cases_by_grader
 from ci_evals.reports.groups import (
@@ -630,7 +630,13 @@ class Findings:
 
     @cached_property
     def _headline(self) -> Headline:
-        return _headline(self.summary)
+        headline = _headline(self.summary)
+        if not self.summary.report.suite.asks_stand_in:
+            return headline
+        remark = f" ({STAND_IN})"
+        return replace(
+            headline, sentence=(*headline.sentence, remark), short=headline.short + remark
+        )
 
     @property
     def headline(self) -> Sentence:

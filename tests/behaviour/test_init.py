@@ -56,7 +56,9 @@ async def test_what_it_writes_runs_at_once(tmp_path: Path) -> None:
     assert suite["gate"]["require_baseline"] == "expected"
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0
-    assert "6 of 6 runs passed" in ended.out
+    assert ended.headline == "✓ PASS  6 of 6 runs passed (canned answers)"
+    summary = (tmp_path / "ci-evals-results" / "summary.md").read_text("utf-8")
+    assert "6 of 6 runs passed (canned answers)" in summary
     assert {path.name for path in (tmp_path / "ci-evals-results").iterdir()} == {
         *("report.html", "report.json", "results.jsonl", "junit.xml", "summary.md")
     }
@@ -433,7 +435,7 @@ async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
         ("agent.py", "@app.command()\ndef answer(question: str): ...\n", None),
         ("agent.py", "def answer(order: int): ...\n", None),
         ("agent.py", "def answer(question, *, user): ...\n", None),
-        ("agent.py", "class Agent:\n    def answer(self, question): ...\n", None),
+        ("agent.py", "class Agent:\n    def answer(self, question): ...\n", "agent:Agent"),
         ("agent.py", "def answer(question:\n", None),
         ("agent.py", "raise SystemExit('imported')\ndef run(host, port): ...\n", None),
         ("tools.py", "def answer(question): ...\n", None),
@@ -455,6 +457,60 @@ async def test_only_what_takes_a_question_is_called(
     assert provider.get("target") == target
     if target is not None:
         assert (await ci_evals(tmp_path, "run")).code == 0
+
+
+UV = (
+    "pip install uv && uv export --directory 'my bot' --frozen --no-emit-project --no-hashes"
+    " | pip install -r /dev/stdin"
+)
+POETRY = (
+    "pip install poetry && POETRY_VIRTUALENVS_CREATE=false"
+    " poetry install --directory 'my bot' --no-root"
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({"uv.lock": "", "pyproject.toml": "[project]\nname = 'bot'\n"}, UV),
+        ({"pyproject.toml": "[tool.poetry]\nname = 'bot'\n\n[build-system]\n"}, POETRY),
+    ],
+)
+async def test_a_project_of_uv_or_poetry_installs_what_it_locks(
+    files: dict[str, str], command: str, tmp_path: Path
+) -> None:
+    git(tmp_path, "init")
+    (tmp_path / "my bot").mkdir()
+    for name, text in {"bot.py": AGENT, **files}.items():
+        (tmp_path / "my bot" / name).write_text(text)
+    await ci_evals(tmp_path / "my bot", "init")
+    _, (*_, install, _) = job_of(tmp_path)
+    assert install == {"run": command}
+
+
+CLASS = """
+class Settings:
+    def run(self, first, second): ...
+
+class Bot:
+    def __init__(self, model="small"):
+        self.model = model
+
+    async def run(self, question: str) -> str:
+        return f"{self.model}: {question}"
+"""
+
+
+async def test_a_class_with_a_method_that_answers_makes_an_agent_for_each_run(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bot.py").write_text(CLASS)
+    written = await ci_evals(tmp_path, "init")
+    assert "written: evals.yaml (asks bot:Bot)" in written.out
+    (provider,) = yaml.safe_load((tmp_path / "evals.yaml").read_text())["providers"]
+    assert provider == {"name": "agent", "type": "python", "target": "bot:Bot", "factory": True}
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.headline == "✓ PASS  3 of 3 runs passed"
 
 
 async def test_in_a_folder_of_a_repository_the_workflow_goes_to_its_root(tmp_path: Path) -> None:

@@ -157,9 +157,10 @@ async def test_a_factory_makes_a_fresh_agent_per_run(agent: Agent, source: str) 
 
 async def test_a_factory_that_makes_nothing_callable_crashes(agent: Agent) -> None:
     agent.write("def answer(): return {}")
-    assert (
-        await agent.error(factory=True)
-    ).message == "TypeError: the factory made a dict, which cannot be called"
+    assert (await agent.error(factory=True)).message == (
+        "TypeError: the factory made a dict, which cannot be called and has no method"
+        " `answer`, `run`, `invoke`"
+    )
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
