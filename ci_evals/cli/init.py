@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ci_evals import templating
 from ci_evals.cli.console import Console, environment
 from ci_evals.cli.project import GITLAB_FILE, Project, key_variables, read_file
-from ci_evals.cli.web_apps import PORT, WebApp
+from ci_evals.cli.web_apps import WebApp
 from ci_evals.errors import ConfigError, Problem, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.git import ask_git
@@ -55,9 +55,10 @@ def init(folder: Path) -> None:
     evals.yaml goes into FOLDER (default: here), a workflow into the repository's .github (on
     GitLab, a job into .gitlab-ci.yml), and the results folder into .gitignore. A
     promptfooconfig.yaml in FOLDER is imported, a function such as `answer` in agent.py is called, a
-    FastAPI or Flask app is started and sent the questions, and the workflow gets the keys that the
-    project names. If there is none of these, init asks in a terminal what to call. Without a reply,
-    the suite gets canned answers: it runs at once, but the workflow fails until you replace them.
+    FastAPI, Flask or Node.js app is started and sent the questions, and the workflow gets the keys
+    that the project names. If there is none of these, init asks in a terminal what to call. Without
+    a reply, the suite gets canned answers: it runs at once, but the workflow fails until you
+    replace them.
 
     No file is overwritten.
     """
@@ -260,7 +261,7 @@ def _start(app: WebApp, cwd: str) -> _Target:
     to_do = ""
     if not app.has_route:
         to_do = _COMPLETE_ROUTE
-    url = f"http://127.0.0.1:{PORT}"
+    url = f"http://127.0.0.1:{app.port}"
     settings: dict[str, Any] = {"name": "service", "type": "http", "url": f"{url}{app.path}"}
     if app.method != "POST":
         settings["method"] = app.method
@@ -268,9 +269,11 @@ def _start(app: WebApp, cwd: str) -> _Target:
         settings["body"] = app.body
     if app.output is not None:
         settings["output"] = app.output
-    serve = {"command": app.command, "url": url}
+    serve: dict[str, Any] = {"command": app.command, "url": url}
     if cwd != ".":
         serve["cwd"] = PurePath(cwd).as_posix()
+    if app.env:
+        serve["env"] = dict(app.env)
     settings["serve"] = serve
     return _Target(app.name, _SERVICE, settings, to_do=to_do)
 

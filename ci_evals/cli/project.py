@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from dotenv import dotenv_values
 
+from ci_evals.cli.node_apps import MANIFEST, find_node_app, install_command
 from ci_evals.cli.web_apps import Definition, Module, WebApp, find_web_app
 from ci_evals.git import ask_git
 from ci_evals.providers.model_api import ModelOptions
@@ -75,7 +76,8 @@ class Project:
         self.root = Path(os.path.normpath(folder / os.path.relpath(repository, resolved)))
         self.code = folder
         self._sources = _find_sources(folder)
-        if not self._sources and self.root != folder:
+        is_of_node = (folder / MANIFEST).is_file()
+        if not self._sources and not is_of_node and self.root != folder:
             self.code = self.root
             self._sources = _find_sources(self.root)
         self.name = self.code.resolve().name or "my app"
@@ -180,7 +182,11 @@ class Project:
     @cached_property
     def web_app(self) -> WebApp | None:
         """The web app in its sources; None if there is none."""
-        return find_web_app(self._sources)
+        return find_web_app(self._sources) or self._node_app
+
+    @cached_property
+    def _node_app(self) -> WebApp | None:
+        return find_node_app(self.code)
 
     def _required(self, function: Definition) -> list[ast.arg]:
         """Return the positional parameters without a default."""
@@ -229,6 +235,8 @@ class Project:
         inside = self.inside
         if self.code == self.root:
             inside = "."
+        if self.target is None and self.web_app is self._node_app:
+            return install_command(self.code, shlex.quote(inside))
         if (self.code / "requirements.txt").is_file():
             path = PurePosixPath(inside, "requirements.txt").as_posix()
             return f"pip install -r {shlex.quote(path)}"

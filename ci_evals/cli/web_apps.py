@@ -5,13 +5,13 @@ start it. The sources are read, not run.
 import ast
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 PORT = 8123  # a developer's own app is more likely to listen at 8000 or 5000
-_QUESTIONS = ("question", "message", "prompt", "query", "input", "text", "content", "q")
-_ANSWERS = ("answer", "reply", "response", "output", "message", "result", "text", "content")
+QUESTIONS = ("question", "message", "prompt", "query", "input", "text", "content", "q")
+ANSWERS = ("answer", "reply", "response", "output", "message", "result", "text", "content")
 _CHATTY = ("chat", "ask", "answer", "question", "query", "message", "complet", "respon", "generat")
 _PLACEHOLDERS: Mapping[str, Any] = {"int": 1, "float": 1.0, "bool": False, "str": "evals"}
 
@@ -44,6 +44,8 @@ class WebApp:
         method: the method of the route.
         body: the JSON to send; None if there is none.
         output: the JSONPath of the answer; None if it is unknown or the whole response.
+        port: where it listens.
+        env: variables that its command needs.
         has_route: False if no route that takes a question was found.
     """
 
@@ -53,6 +55,8 @@ class WebApp:
     method: str = "POST"
     body: Mapping[str, Any] | None = None
     output: str | None = None
+    port: int = PORT
+    env: Mapping[str, str] = field(default_factory=dict)
     has_route: bool = True
 
 
@@ -76,7 +80,7 @@ def find_web_app(sources: Sequence[Module]) -> WebApp | None:
                 routes += _routes(other.tree, _routers(other.tree, prefix))
             asked = [_ask(app, route, created.framework, models) for route in routes]
             fitting = [candidate for candidate in asked if candidate is not None]
-            fitting.sort(key=_is_chatty, reverse=True)  # stable: else the first route in the file
+            fitting.sort(key=is_chatty, reverse=True)  # stable: else the first route in the file
             return next(iter(fitting), app)
     return None
 
@@ -210,7 +214,8 @@ def _routes(tree: ast.Module, owners: Mapping[str, str]) -> Iterator[_Route]:
                         yield _Route(method, owners[name] + path, function, response)
 
 
-def _is_chatty(app: WebApp) -> bool:
+def is_chatty(app: WebApp) -> bool:
+    """Return True if the path of an app's route sounds like one for questions."""
     return any(word in app.path.lower() for word in _CHATTY)
 
 
@@ -298,7 +303,7 @@ def _body_of(function: Definition, models: Mapping[str, ast.ClassDef]) -> Mappin
 def _query_of(function: Definition) -> str | None:
     """Return the query parameter of a FastAPI function that takes a question."""
     texts = [name for name, annotation in _parameters(function) if annotation == "str"]
-    return _preferred(texts, _QUESTIONS)
+    return _preferred(texts, QUESTIONS)
 
 
 def _fields(model: ast.ClassDef) -> Mapping[str, str]:
@@ -334,7 +339,7 @@ def _fill(required: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, An
     """Return a body with the question in its field, and placeholders in other required fields."""
     body: dict[str, Any] = {}
     texts = [name for name, annotation in fields.items() if annotation.startswith("str")]
-    question = _preferred(texts, _QUESTIONS)
+    question = _preferred(texts, QUESTIONS)
     if question is None and "messages" in fields:
         question = "messages"
     elif question is None and len(texts) == 1 and texts[0] in required:
@@ -361,7 +366,7 @@ def _json_read_by(function: Definition) -> Mapping[str, Any] | None:
                 names.append(name)
             case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_]):
                 names.append(name)
-    question = _preferred(names, _QUESTIONS)
+    question = _preferred(names, QUESTIONS)
     if question is None:
         return None
     return {question: "{{ input }}"}
@@ -380,7 +385,7 @@ def _output_of(route: _Route, framework: str, models: Mapping[str, ast.ClassDef]
     for node in ast.walk(route.function):
         if isinstance(node, ast.Return) and node.value is not None:
             names += _keys_of(node.value)
-    name = _preferred(names, _ANSWERS)
+    name = _preferred(names, ANSWERS)
     if name is None and len(set(names)) == 1:
         name = names[0]
     if name is not None:

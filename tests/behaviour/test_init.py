@@ -435,7 +435,7 @@ async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
         ("agent.py", "@app.command()\ndef answer(question: str): ...\n", None),
         ("agent.py", "def answer(order: int): ...\n", None),
         ("agent.py", "def answer(question, *, user): ...\n", None),
-        ("agent.py", "class Agent:\n    def answer(self, question): ...\n", "agent:Agent"),
+        ("agent.py", "class Agent:\n    def answer(self, text): return text\n", "agent:Agent"),
         ("agent.py", "def answer(question:\n", None),
         ("agent.py", "raise SystemExit('imported')\ndef run(host, port): ...\n", None),
         ("tools.py", "def answer(question): ...\n", None),
@@ -486,6 +486,73 @@ async def test_a_project_of_uv_or_poetry_installs_what_it_locks(
     await ci_evals(tmp_path / "my bot", "init")
     _, (*_, install, _) = job_of(tmp_path)
     assert install == {"run": command}
+
+
+EXPRESS = """
+import express from "express";
+const app = express();
+app.get("/health", (req, res) => res.send("ok"));
+app.post("/feedback", (req, res) => { save(req.body.text); res.sendStatus(204); });
+app.post("/api/chat", async (req, res) => {
+  const { session, message = "" } = req.body;
+  res.json({ reply: await bot(message), session });
+});
+app.listen(process.env.PORT || 3000);
+"""
+PLAIN_NODE = """
+const http = require("node:http");
+http.createServer(handle).listen(4321);
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "manifest", "provider", "to_do"),
+    [
+        (
+            EXPRESS,
+            {"scripts": {"start": "node server.mjs"}},
+            {
+                "url": "http://127.0.0.1:8123/api/chat",
+                "body": {"message": "{{ input }}"},
+                "output": "$.reply",
+                "serve": {
+                    "command": "npm start",
+                    "url": "http://127.0.0.1:8123",
+                    "env": {"PORT": "8123"},
+                },
+            },
+            False,
+        ),
+        (
+            PLAIN_NODE,
+            {},
+            {
+                "url": "http://127.0.0.1:4321/",
+                "serve": {"command": "node src/server.mjs", "url": "http://127.0.0.1:4321"},
+            },
+            True,
+        ),
+    ],
+)
+async def test_a_server_of_node_is_started_and_asked(
+    source: str,
+    manifest: dict[str, Any],
+    provider: dict[str, Any],
+    *,
+    to_do: bool,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "server.mjs").write_text(source)
+    (tmp_path / "package.json").write_text(json.dumps(manifest))
+    (tmp_path / "package-lock.json").touch()
+    written = await ci_evals(tmp_path, "init")
+    assert "written: evals.yaml (asks src/server.mjs)" in written.out
+    (found,) = yaml.safe_load((tmp_path / "evals.yaml").read_text())["providers"]
+    assert found == {"name": "service", "type": "http", **provider}
+    assert ("write the path, `body` and `output`" in written.out) is to_do
+    _, (*_, install, _) = job_of(tmp_path)
+    assert install == {"run": "npm ci"}
 
 
 CLASS = """
