@@ -18,7 +18,7 @@ from ci_evals.release import ACTION
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = "examples/policy_change/evals.yaml"
 
-_OUTSIDE = re.compile(r"\]\(((?:\.\./)+[^)\s]+)\)")
+_LINK = re.compile(r"\]\(([^)\s:]+)\)")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\.png\)")
 
 
@@ -62,14 +62,16 @@ def run_demo(out: Path, *options: str, policy: str) -> None:
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:
-    """Lead links out of docs/ to the repository, and pair pictures with those taken in the dark."""
+    """Link files outside the site in the repository, pair each picture with its dark twin, and
+    list recipes first among the results of a search.
+    """
     folder = posixpath.dirname(page.file.src_uri)
-    if folder == "decisions":
-        page.meta["search"] = {"exclude": True}
+    if folder == "recipes":
+        page.meta["search"] = {"boost": 2}
 
     def link(found: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", folder, found[1]))
-        if path.startswith("docs/"):
+        if path.startswith("docs/") and not path.startswith("docs/decisions/"):
             return found[0]
         return f"](https://github.com/{ACTION.partition('@')[0]}/blob/main/{path})"
 
@@ -80,4 +82,4 @@ def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:
         light = f"![{found[1]}]({found[2]}.png#only-light)"
         return f"{light}![{found[1]}]({found[2]}-dark.png#only-dark)"
 
-    return _PICTURE.sub(pair, _OUTSIDE.sub(link, markdown))
+    return _PICTURE.sub(pair, _LINK.sub(link, markdown))

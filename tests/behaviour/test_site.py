@@ -1,7 +1,6 @@
 """The docs site as it is built: its search, its pictures, and its first page in a real browser."""
 
 import functools
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,12 @@ from threading import Thread
 import pytest
 from browser import browser, browsing
 
+from ci_evals.release import ACTION
+
 pytest.importorskip("mkdocs", reason="`make docs` installs it")
 
 ROOT = Path(__file__).parents[2]
+REPOSITORY = f"https://github.com/{ACTION.partition('@')[0]}"
 RESULTS = """[...document.querySelectorAll('.md-search-result__item a:first-of-type')]
     .map((each) => new URL(each.href).pathname)"""
 
@@ -47,11 +49,12 @@ def address(site: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_the_search_leaves_out_decisions(site: Path) -> None:
-    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
-    locations = {entry["location"].partition("#")[0] for entry in index["docs"]}
-    assert "recipes/accept-a-regression/" in locations
-    assert [each for each in locations if each.startswith("decisions/")] == []
+def test_decisions_are_read_in_the_repository(site: Path) -> None:
+    assert not (site / "decisions").exists()
+    page = (site / "architecture" / "index.html").read_text(encoding="utf-8")
+    links = re.findall(r'href="([^"]*/decisions/[^"]*)"', page)
+    assert links
+    assert {link.partition("/blob/main/docs/")[0] for link in links} == {REPOSITORY}
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
@@ -92,6 +95,10 @@ async def test_the_first_page_shows_a_live_report(address: str) -> None:
         ("which check to require", "required-check"),
         ("429", "rate-limits"),
         ("excel", "spreadsheet"),
+        ("claude code", "coding-agents"),
+        ("ollama", "endpoints"),
+        ("hallucination", "rag"),
+        ("rate limit", "rate-limits"),
     ],
 )
 async def test_the_search_finds_a_recipe_by_what_people_type(

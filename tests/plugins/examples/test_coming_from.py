@@ -19,19 +19,24 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="the verifiers are sh
 
 def test_there_is_a_page_for_each_system() -> None:
     assert [page.stem for page in PAGES] == [
-        "ag2",
         "deepeval",
-        "helios",
         "inspect",
         "langsmith",
+        "others",
         "promptfoo",
-        "promptopus",
         "pydantic-evals",
-        "russo",
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_one_page_leads_to_the_examples_for_the_other_systems() -> None:
+    (others,) = (page for page in PAGES if page.stem == "others")
+    linked = set(re.findall(r"examples/coming_from_(\w+)/", others.read_text(encoding="utf-8")))
+    assert linked == {"ag2", "helios", "promptopus", "russo"}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem != "others"], ids=lambda page: page.stem
+)
 def test_the_page_shows_the_files_as_they_are(page: Path) -> None:
     text = OTHERS_CODE.sub("", page.read_text(encoding="utf-8"))
     shown = SHOWN.findall(text)
