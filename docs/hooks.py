@@ -16,6 +16,7 @@ from mkdocs.structure.files import File
 from ci_evals.release import ACTION
 
 ROOT = Path(__file__).resolve().parents[1]
+REPOSITORY = ACTION.partition("@")[0]
 DEMO = "examples/policy_change/evals.yaml"
 
 _LINK = re.compile(r"\]\(([^)\s:]+)\)")
@@ -23,9 +24,10 @@ _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\.png\)")
 
 
 def on_config(config: Any, **_: Any) -> Any:
-    """Link to the repository."""
-    config.repo_name = ACTION.partition("@")[0]
-    config.repo_url = f"https://github.com/{config.repo_name}"
+    """Link to the repository in the header, once the repository has an owner."""
+    if not REPOSITORY.startswith("OWNER/"):
+        config.repo_name = REPOSITORY
+        config.repo_url = f"https://github.com/{REPOSITORY}"
     return config
 
 
@@ -73,7 +75,7 @@ def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:
         path = posixpath.normpath(posixpath.join("docs", folder, found[1]))
         if path.startswith("docs/") and not path.startswith("docs/decisions/"):
             return found[0]
-        return f"](https://github.com/{ACTION.partition('@')[0]}/blob/main/{path})"
+        return f"](https://github.com/{REPOSITORY}/blob/main/{path})"
 
     def pair(found: re.Match[str]) -> str:
         dark = posixpath.normpath(posixpath.join(folder, f"{found[2]}-dark.png"))

@@ -559,6 +559,17 @@ def test_the_explanation_in_the_docs_is_one_that_was_printed() -> None:
     assert [line for line in block.text.splitlines() if line != "…" and line not in printed] == []
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_pages_show_the_output_of_the_start_page(page: str) -> None:
+    (block,) = (block for block in blocks("text") if block.page == page)
+    (started,) = (
+        block.text
+        for block in blocks("console")
+        if block.page == "docs/start.md" and "--against main" in block.text
+    )
+    assert block.text in started
+
+
 def without_times(text: str) -> str:
     """Replace times by a word and runs of blanks by one: times change the width of columns."""
     return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s\b", " TIME", text))

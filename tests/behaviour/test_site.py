@@ -57,6 +57,12 @@ def test_decisions_are_read_in_the_repository(site: Path) -> None:
     assert {link.partition("/blob/main/docs/")[0] for link in links} == {REPOSITORY}
 
 
+def test_the_header_shows_no_placeholder(site: Path) -> None:
+    header = (site / "index.html").read_text(encoding="utf-8").partition("</header>")[0]
+    assert "<header" in header
+    assert "OWNER" not in header.partition("<header")[2]
+
+
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     elsewhere = re.compile(
         r'<(?:script|img|iframe|source)[^>]* src="https?:|<link[^>]* href="https?:'

@@ -20,7 +20,9 @@ def test_the_pictures_in_the_docs_are_those_that_the_code_draws(tmp_path: Path) 
     assert {path.name: path.read_text() for path in FOLDER.iterdir()} == drawn, (
         "run `python -m benchmarks.pictures`"
     )
-    pages = [ROOT / "docs" / name for name in ("comparing.md", "statistics.md", "main-alongside.md")]
+    pages = [
+        ROOT / "docs" / name for name in ("comparing.md", "statistics.md", "main-alongside.md")
+    ]
     shown = [re.findall(r"\(pictures/([^)]+)\)", page.read_text()) for page in pages]
     assert {name for each in shown for name in each} == set(drawn)
 
