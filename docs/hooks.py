@@ -12,6 +12,7 @@ from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from report_fields import PLACEHOLDER, fields_of_reports
 
 from ci_evals.release import ACTION
 
@@ -64,8 +65,8 @@ def run_demo(out: Path, *options: str, policy: str) -> None:
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:
-    """Link files outside the site in the repository, pair each picture with its dark twin, and
-    list recipes first among the results of a search.
+    """Link files outside the site in the repository, pair each picture with its dark twin, show the
+    fields of report.json, and list recipes first among the results of a search.
     """
     folder = posixpath.dirname(page.file.src_uri)
     if folder == "recipes":
@@ -84,4 +85,5 @@ def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:
         light = f"![{found[1]}]({found[2]}.png#only-light)"
         return f"{light}![{found[1]}]({found[2]}-dark.png#only-dark)"
 
-    return _PICTURE.sub(pair, _LINK.sub(link, markdown))
+    linked = _PICTURE.sub(pair, _LINK.sub(link, markdown))
+    return linked.replace(PLACEHOLDER, fields_of_reports())

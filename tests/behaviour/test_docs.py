@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import itertools
+import json
 import re
 import shlex
 import tomllib
@@ -240,6 +241,12 @@ def test_what_every_grader_may_set_is_documented() -> None:
     assert all(
         f"`{name}`" in section("docs/graders.md", "Graders") for name in names(GraderOptions)
     )
+
+
+def test_every_field_of_a_report_is_documented_and_no_other() -> None:
+    made = json.loads(read("docs/report.schema.json"))
+    documented = keys(section("docs/report-format.md", "report.json"))
+    assert sorted(documented) == sorted(made["properties"])
 
 
 # The command line.

@@ -1,6 +1,7 @@
 """The docs site as it is built: its search, its pictures, and its first page in a real browser."""
 
 import functools
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -69,6 +70,17 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     )
     found = {path for path in site.rglob("*.html") if elsewhere.search(path.read_text("utf-8"))}
     assert found == set()
+
+
+def test_every_field_of_a_report_is_on_the_page_of_its_format(site: Path) -> None:
+    page = (site / "report-format" / "index.html").read_text(encoding="utf-8")
+    made = json.loads((ROOT / "docs/report.schema.json").read_text(encoding="utf-8"))
+    for name, definition in made["$defs"].items():
+        if "properties" in definition:
+            table = page.partition(f'id="{name.casefold()}"')[2].partition("</table>")[0]
+            shown = re.findall(r"<td><code>(\w+)</code></td>", table)
+            assert shown == list(definition["properties"]), name
+    assert "<td><code>id</code></td>" in page
 
 
 def test_pictures_have_a_dark_one_where_it_was_taken(site: Path) -> None:
