@@ -402,8 +402,8 @@ async def test_a_change_that_helps_tells_both_sides_and_net_waives_what_is_worse
     assert ended.out.index("Regressed (1)") < ended.out.index("Fixed (12)")
     assert "\n▲ case-1: 0 of 10 on the baseline, 3 of 3 here" in ended.out, "not folded"
     summary = (tmp_path / "head" / "summary.md").read_text("utf-8")
-    assert "| 🔴 | <code>case-0</code>" in summary
-    assert "| 🟢 | <code>case-1</code>" in summary
+    assert "| 🔴 <code>case-0</code>" in summary
+    assert "| 🟢 <code>case-1</code>" in summary
 
 
 @pytest.mark.parametrize("command", [["run"], ["merge", "shard"]])

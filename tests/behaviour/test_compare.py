@@ -316,7 +316,7 @@ async def test_a_regression_is_named_compared_offline_and_explained(tmp_path: Pa
     assert "Regressed (1)" in red.out
     assert "confirming 1 suspect" in red.err
     summary = (tmp_path / "ci-evals-results" / "summary.md").read_text(encoding="utf-8")
-    assert "| 🔴 | <code>greeting</code> | 10/10 | **0/17** |" in summary
+    assert "| 🔴 <code>greeting</code> | 10/10 | **0/17** |" in summary
 
     offline = await ci_evals(tmp_path, "compare", "main", "ci-evals-results")
     assert offline.code == 1

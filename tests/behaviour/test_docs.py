@@ -174,11 +174,7 @@ def test_every_definition_of_the_schema_has_a_section() -> None:
 
 
 def test_the_parts_of_a_tool_call_are_documented() -> None:
-    (row,) = (
-        row
-        for row in rows(configuration("Messages"))
-        if "`tool_calls`" in row[0]
-    )
+    (row,) = (row for row in rows(configuration("Messages")) if "`tool_calls`" in row[0])
     assert set(schema()["$defs"]["ToolCall"]["properties"]) <= set(CODE.findall(row[-1]))
 
 

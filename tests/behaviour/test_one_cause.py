@@ -77,8 +77,8 @@ async def test_a_broken_system_prompt_is_one_line_with_its_answer(tmp_path: Path
 
     comment = text_of(summary_in(tmp_path))
     assert comment.startswith("### ❌ 36 of 40 cases broke (100 → 10\xa0%): they now answer ")
-    rows = [line for line in comment.splitlines() if line.startswith("| 🔴 |")]
-    assert rows == [f"| 🔴 | 36 cases: &#34;{REFUSAL}&#34; | 324/324 | **0/388** |"]
+    rows = [line for line in comment.splitlines() if line.startswith("| 🔴 ")]
+    assert rows == [f"| 🔴 36 cases: &#34;{REFUSAL}&#34; | 324/324 | **0/388** |"]
     assert "20 named, the others give the same answer" in ended.out
 
     errors = [shown for shown in annotations(summary_in(tmp_path)) if shown.level == "error"]
@@ -110,7 +110,7 @@ async def test_a_few_cases_are_named_and_share_their_evidence(
     ended = await change(tmp_path, broken)
     assert f"{len(broken)} cases regressed: case-0, case-1, case-2" in ended.out
     comment = text_of(summary_in(tmp_path))
-    rows = [line for line in comment.splitlines() if line.startswith("| 🔴 |")]
+    rows = [line for line in comment.splitlines() if line.startswith("| 🔴 ")]
     assert len(rows) == len(broken)
     (summary,) = re.findall(r"<details open>\n<summary>(.*)</summary>", comment)
     assert "they now answer &#34;" in summary
@@ -123,6 +123,6 @@ async def test_a_few_cases_are_named_and_share_their_evidence(
 async def test_the_summary_begins_with_what_broke(tmp_path: Path) -> None:
     await change(tmp_path, range(7, 8))
     text = (tmp_path / "here" / "summary.md").read_text()
-    places = ["| 🔴 |", "<details open>", "### Figures", "**Ranges**", "Expected on similar"]
+    places = ["| 🔴 ", "<details open>", "### Figures", "**Ranges**", "Expected on similar"]
     assert sorted(places, key=text.index) == places
     assert report_in(tmp_path / "here")["verdict"]["status"] == "fail"

@@ -127,7 +127,7 @@ def test_without_a_baseline_a_case_of_a_passed_suite_fails_only_where_all_its_ru
     assert_calm(summarize(report_of({"wobbly": "PFFFF"} | STEADY), gate), "wobbly")
     summary = summarize(report_of({"dead": "FFFFF"} | STEADY), gate)
     assert summary.verdict.status == "pass"
-    assert "| ❌ | <code>" in comment_of(summary)
+    assert "| ❌ <code>" in comment_of(summary)
     assert "<failure" in junit_of(summary)
 
 
@@ -140,7 +140,7 @@ def test_a_case_below_a_bar_that_is_missed_is_failing(gate: Gate | None) -> None
         report_of({"wobbly": "PPPFF"} | STEADY, cases={"wobbly": {"tags": ("core",)}}), gate
     )
     assert summary.verdict.status == "fail"
-    assert "| ❌ | <code>" in comment_of(summary)
+    assert "| ❌ <code>" in comment_of(summary)
 
 
 def test_an_edited_case_that_fails_is_said_to_be_not_compared() -> None:
