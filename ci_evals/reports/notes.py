@@ -576,8 +576,7 @@ def facts(summary: Summary) -> Iterator[str]:
         base = comparison.base_rate(comparison.cells)
         if base is not None:
             yield base_rate_text(comparison, base, comparison.variants[0].head_rate)
-    if report.confirmation is not None:
-        yield _repeats_text(report, report.confirmation)
+    yield from repeats_made(report)
     if report.spent.total_usd is not None:
         cost, lack = _total_cost(report), _unpriced_text(report)
         if lack:
@@ -586,12 +585,14 @@ def facts(summary: Summary) -> Iterator[str]:
     yield seconds(report.duration_s)
 
 
-def _repeats_text(report: SuiteReport, confirmation: SuiteReport) -> str:
-    """`+24 to be sure (5 on main), $0.02`: the runs beyond the plan on both sides.
+def repeats_made(report: SuiteReport) -> Iterator[str]:
+    """Yield `+24 to be sure (5 on main), $0.02` if there were runs beyond the plan.
 
     The cost is that of the runs here; what main has cost has a note of its own.
     """
-    totals, cost = confirmation.totals, report.spent.confirming
+    if report.confirmation is None:
+        return
+    totals, cost = report.confirmation.totals, report.spent.confirming
     here, on_main = totals.planned - totals.missing, 0
     if report.main_now is not None:
         on_main = sum(len(runs) for runs in report.main_now.runs.values())
@@ -600,7 +601,7 @@ def _repeats_text(report: SuiteReport, confirmation: SuiteReport) -> str:
         text += f" ({on_main:,} on main)"
     if cost:
         text += f", {usd(cost)}"
-    return text
+    yield text
 
 
 def basis(summary: Summary) -> Iterator[SourceSentence | str]:
