@@ -264,7 +264,9 @@ async def test_explain_shows_a_conversation_turn_by_turn(tmp_path: Path) -> None
     turns = [{"user": "Order 7?"}, {"user": "Cancel it.\nNow.", "expect": [{"equals": "no"}]}]
     write_suite(tmp_path, [{"id": "talk", "turns": turns}])
     ran = await ci_evals(tmp_path, "run")
-    assert "    user: Order 7? assistant: Order 7? user: Cancel it." in ran.out
+    assert "    user: Cancel it. Now. assistant: Cancel it. Now.\n" in ran.out, (
+        "the turn that failed"
+    )
     explained = await ci_evals(tmp_path, "explain", "talk")
     lines = [line.strip() for line in explained.out.splitlines()]
     first = lines.index("assistant: Order 7?")
