@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
-from ci_evals.errors import HostError
+from ci_evals.errors import HostError, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import short_sha
 from ci_evals.gate.compare import Change
+from ci_evals.hosts import Log
 from ci_evals.plugins.ci.comment_body import (
     MAX_BYTES,
     Body,
@@ -30,6 +31,7 @@ from ci_evals.plugins.ci.comment_body import (
     parse,
     with_section,
 )
+from ci_evals.redaction import Redactor
 from ci_evals.reports.markdown import Links, comment_document
 from ci_evals.reports.notes import changed_rules
 from ci_evals.reports.summary import Summary
@@ -173,6 +175,38 @@ def write_comment(summary: Summary, links: Links, folder: Path) -> Path:
     text = comment_document(summary, links).render(MAX_BYTES)
     write_atomically(path, [f"{text}\n".encode()])
     return path
+
+
+def log_outcome(
+    posted: CommentOutcome,
+    summary: Summary,
+    links: Links,
+    folder: Path,
+    log: Log,
+    redactor: Redactor,
+) -> None:
+    """Say where the comment is; if it could not be posted, warn and write it to a file.
+
+    Args:
+        posted: the outcome of posting.
+        summary: what the comment is about.
+        links: those of the comment.
+        folder: the results folder, which gets the file.
+        log: where it is said.
+        redactor: takes secrets out of what is said.
+    """
+    done = posted.url or posted.note
+    if done:
+        log.say([redactor.clean_text(f"comment: {done}")])
+    if not posted.warning:
+        return
+    log.warn(redactor.clean_text(posted.warning))
+    try:
+        file = write_comment(summary, links, folder)
+    except StorageError as error:
+        log.warn(redactor.clean_text(str(error)))
+    else:
+        log.say([redactor.clean_text(f"the comment is left in {file.name}")])
 
 
 class OwnComment(NamedTuple):

@@ -29,7 +29,7 @@ from ci_evals.merge_base.commit import find_merge_base, first_parent
 from ci_evals.model.report import Checkout
 from ci_evals.plugins.ci.annotations import Annotation, annotations, headline_notice
 from ci_evals.plugins.ci.baseline import PATIENCE_S, checkout_problem
-from ci_evals.plugins.ci.comment import CommentOutcome, Mode, write_comment
+from ci_evals.plugins.ci.comment import CommentOutcome, Mode, log_outcome
 from ci_evals.plugins.ci.places import checkout_of, locate_problems, path_in
 from ci_evals.plugins.github.api import connect
 from ci_evals.plugins.github.artifacts import PAGE_SUFFIX, page_name
@@ -269,19 +269,10 @@ class GitHubActions(Host):
 
     def _comment(self, summary: Summary, folder: Path, mode: Mode, posting: Posting) -> None:
         """Post the comment; if that fails, write it to the results folder."""
-        log = self._log(posting)
         posted = post_comment([summary], self._context, posting.artifact, mode)
-        self._show_posted(posted, posting)
-        done = posted.url or posted.note
-        if done:
-            log.say([f"comment: {done}"])
-        if posted.warning:
-            try:
-                file = write_comment(summary, links_of(self._context), folder)
-            except CiEvalsError as error:
-                log.warn(self._clean(str(error)))
-            else:
-                log.say([f"the comment is left in {file.name}"])
+        self._set_address(posted, posting)
+        links = links_of(self._context)
+        log_outcome(posted, summary, links, folder, self._log(posting), self._redactor)
 
     def _show_text(
         self, render: Callable[..., str], state: VerdictStatus, suite: str, posting: Posting
@@ -299,14 +290,14 @@ class GitHubActions(Host):
         if posting.comment != "off" and context.event == "pull_request":
             text = render(run_url=context.run_url)
             posted = post_text(text, state, suite, context, posting.artifact, posting.comment)
-            self._show_posted(posted, posting)
+            self._set_address(posted, posting)
+            if posted.warning:
+                self._log(posting).warn(self._clean(posted.warning))
 
-    def _show_posted(self, posted: CommentOutcome, posting: Posting) -> None:
-        """Set the address of a comment as an output, or warn that there is none."""
+    def _set_address(self, posted: CommentOutcome, posting: Posting) -> None:
+        """Set the address of a comment as an output, if there is one."""
         if posted.url:
             self._set_outputs({"comment-url": posted.url}, posting)
-        if posted.warning:
-            self._log(posting).warn(self._clean(posted.warning))
 
     def _hand_on_page(self, suite: str, folder: Path, posting: Posting) -> None:
         """Copy the page for a later step, which uploads it as an artifact of its own.

@@ -27,7 +27,7 @@ from ci_evals.merge_base.commit import first_parent
 from ci_evals.model.report import Checkout
 from ci_evals.plugins.ci.annotations import annotations
 from ci_evals.plugins.ci.baseline import PATIENCE_S, another_commit, checkout_problem
-from ci_evals.plugins.ci.comment import Mode, write_comment
+from ci_evals.plugins.ci.comment import Mode, log_outcome
 from ci_evals.plugins.ci.places import checkout_of, locate_problems, path_in
 from ci_evals.plugins.gitlab.api import connect
 from ci_evals.plugins.gitlab.baseline import changed_files, complete, find_earlier
@@ -240,17 +240,8 @@ class GitLabCI(Host):
         if file.is_file():
             page = file
         posted = post_summary(summary, self._context, mode, page)
-        done = posted.url or posted.note
-        if done:
-            self._say(f"comment: {done}", posting)
-        if posted.warning:
-            self._log(posting).warn(posted.warning)
-            try:
-                file = write_comment(summary, links_of(self._context, page), folder)
-            except CiEvalsError as error:
-                self._log(posting).warn(str(error))
-            else:
-                self._say(f"the comment is left in {file.name}", posting)
+        links = links_of(self._context, page)
+        log_outcome(posted, summary, links, folder, self._log(posting), self._redactor)
 
     def _show_text(self, text: str, state: VerdictStatus, suite: str, posting: Posting) -> None:
         """Show a text in the note in place of a suite's section."""

@@ -46,7 +46,7 @@ from ci_evals.model.request import Answer, Request, sendable_request
 from ci_evals.model.response import Response
 from ci_evals.plugins.ray import worker
 from ci_evals.plugins.ray.options import Ray, check_address, shipped_folder
-from ci_evals.plugins.ray.worker import MAX_BYTES, Outcome, Site
+from ci_evals.plugins.ray.worker import MAX_BYTES, RemoteOutcome, Site
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.user_code.folders import CodeFolders
 from ci_evals.user_code.threads import call_in_thread
@@ -384,7 +384,7 @@ class RayExecutor:
         case = replace(request.case, task=replace(task, folder=folder))
         return replace(request, case=case)
 
-    async def call(self, remote: Any, called: bytes, given: bytes) -> Outcome:
+    async def call(self, remote: Any, called: bytes, given: bytes) -> RemoteOutcome:
         """Run a task of `worker`, again if its node died, and return its outcome.
 
         Time spent waiting for a worker, or lost with a node, is excluded from the latency.
@@ -401,7 +401,7 @@ class RayExecutor:
             )
             raise ProviderError("environment", text)
         start = time.perf_counter()
-        outcome: Outcome = await self._run(remote, called, given)
+        outcome: RemoteOutcome = await self._run(remote, called, given)
         discount(time.perf_counter() - start - outcome.duration_s)
         return outcome
 

@@ -52,7 +52,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RemoteOutcome:
     """The result of a call: a value or an error, its duration, and the files that it left behind,
     by relative path.
     """
@@ -76,13 +76,13 @@ def check(site: bytes, providers: Sequence[bytes], graders: Sequence[bytes]) -> 
 
 
 def answer(site: bytes, options: bytes, request: bytes) -> bytes:
-    """Ask a provider; return a pickled `Outcome`."""
+    """Ask a provider; return a pickled `RemoteOutcome`."""
     worker = _worker(site)
     return worker.run(worker.answer(options, request))
 
 
 def grade(site: bytes, grader: bytes, answered: bytes) -> bytes:
-    """Judge an answer; return a pickled `Outcome`."""
+    """Judge an answer; return a pickled `RemoteOutcome`."""
     worker = _worker(site)
     return worker.run(worker.grade(grader, answered))
 
@@ -137,7 +137,7 @@ class _Worker:
             self._opened[pickled] = grader
         return self._opened[pickled]
 
-    def run(self, work: Awaitable[Outcome]) -> bytes:
+    def run(self, work: Awaitable[RemoteOutcome]) -> bytes:
         """Run work that Ray may cancel, and return its pickled outcome."""
         task = asyncio.ensure_future(work, loop=self._loop)
         # Ray cancels a task by interrupting its process.
@@ -152,13 +152,13 @@ class _Worker:
                 shutil.rmtree(self._files, ignore_errors=True)
         return self._pickle(outcome)
 
-    async def answer(self, options: bytes, pickled: bytes) -> Outcome:
+    async def answer(self, options: bytes, pickled: bytes) -> RemoteOutcome:
         """Ask a provider."""
         try:
             provider = self.provider(options)
         except ConfigError as error:  # `check` could open it on another node: the nodes differ
             text = self.relocate(str(error))
-            return Outcome(error=ProviderError("environment", text))
+            return RemoteOutcome(error=ProviderError("environment", text))
         request: Request = pickle.loads(pickled)
         task = request.case.task
         if task is not None:
@@ -178,14 +178,14 @@ class _Worker:
         if failure is not None:
             failure.message = self.relocate(failure.message)
             failure.detail = failure.detail and self.relocate(failure.detail)
-        return Outcome(value, failure, duration_s, self._left_files())
+        return RemoteOutcome(value, failure, duration_s, self._left_files())
 
-    async def grade(self, pickled: bytes, answered: bytes) -> Outcome:
+    async def grade(self, pickled: bytes, answered: bytes) -> RemoteOutcome:
         """Judge an answer."""
         try:
             grader = self.grader(pickled)
         except ConfigError as error:
-            return Outcome(error=GradingError(self.relocate(str(error))))
+            return RemoteOutcome(error=GradingError(self.relocate(str(error))))
         answer: Answer = pickle.loads(answered)
         try:
             finding = await judge(grader, answer)
@@ -193,13 +193,13 @@ class _Worker:
             error.message = self.relocate(error.message)
             if error.detail is not None:
                 error.detail = self.relocate(error.detail)
-            return Outcome(error=error)
+            return RemoteOutcome(error=error)
         except StorageError as error:
-            return Outcome(error=GradingError(str(error)))
+            return RemoteOutcome(error=GradingError(str(error)))
         if finding.detail is not None:
             reason = self.relocate(finding.reason)
             finding = replace(finding, reason=reason, detail=self.relocate(finding.detail))
-        return Outcome(finding)
+        return RemoteOutcome(finding)
 
     def relocate(self, text: str) -> str:
         """Return a text with the original paths of files instead of their paths on this machine."""
@@ -218,7 +218,7 @@ class _Worker:
                 files[name] = path.read_bytes()
         return files
 
-    def _pickle(self, outcome: Outcome) -> bytes:
+    def _pickle(self, outcome: RemoteOutcome) -> bytes:
         pickled = pickle.dumps(outcome)
         if len(pickled) <= MAX_BYTES:
             return pickled
@@ -231,7 +231,7 @@ class _Worker:
         error: ProviderError | GradingError = ProviderError("bad_answer", text)
         if isinstance(outcome.value, Finding):
             error = GradingError(text)
-        return pickle.dumps(Outcome(error=error, duration_s=outcome.duration_s))
+        return pickle.dumps(RemoteOutcome(error=error, duration_s=outcome.duration_s))
 
 
 @cache

@@ -24,14 +24,14 @@ def lacking(output):
 """
 
 
-def grade(folder: Path, function: str, answer: Answer) -> worker.Outcome:
+def grade(folder: Path, function: str, answer: Answer) -> worker.RemoteOutcome:
     (folder / "checks_of_town.py").write_text(SOURCE)
     site = worker.Site("/shipped", ".", 1, keeps_files=False, variables={})
     grader = PythonGrader(target=f"checks_of_town:{function}")
     outcome = pickle.loads(
         worker.grade(pickle.dumps(site), pickle.dumps(grader), pickle.dumps(answer))
     )
-    assert isinstance(outcome, worker.Outcome)
+    assert isinstance(outcome, worker.RemoteOutcome)
     return outcome
 
 
