@@ -81,7 +81,7 @@ async def run(store: Path) -> Report:
             "per_run": {"max_tokens": 19}
         },  # flags; `gate.max_budget_violations` would make it a rule
         gate=Gate(min_pass_rate=0.9),
-        label="nightly",
+        settings={"label": "nightly"},
         runs=3,
     )
     report = await evaluate(suite, max_concurrency=2)
