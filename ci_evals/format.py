@@ -372,7 +372,9 @@ def cite(value: Any, limit: int = 60) -> str:
     value as JSON.
     """
     if isinstance(value, str):
-        return f'"{one_line(value, limit)}"'
+        if len(value) > limit or not value.isprintable():
+            value = one_line(value, limit)
+        return f'"{value}"'
     # Escaped line breaks within JSON are single spaces, too.
     return re.sub(r"(?<!\\)(?:\\[nrt])+", " ", quote(value, limit))
 

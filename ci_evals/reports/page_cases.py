@@ -223,7 +223,8 @@ class PageRun:
     unfolded: bool
     error: str | None
     frames: Sequence[str]
-    grades: Sequence["PageGrade"]
+    failed: Sequence["PageGrade"]
+    passed: Sequence["PageGrade"]
     turns: Sequence["PageTurn"]
     answer: "PageAnswer | None"
     before: "PageAnswer | None"
@@ -677,7 +678,8 @@ def _run(
         unfolded=unfolded,
         error=run.error,
         frames=run.frames,
-        grades=[_grade(grade) for grade in failed_first(run.grades)],
+        failed=[_grade(grade) for grade in run.grades if not grade.passed],
+        passed=[_grade(grade) for grade in run.grades if grade.passed],
         turns=turns,
         answer=answer,
         before=before,
