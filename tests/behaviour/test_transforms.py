@@ -186,5 +186,5 @@ async def test_transforms_in_python() -> None:
         cases=[Case(input=JSON, expect=expect)],
         transform="output | lower",
     )
-    report = await evaluate(suite)
+    report = await evaluate(suite, runs=1)
     assert report.passed == 1, report.runs

@@ -69,8 +69,8 @@ def test_a_suite_uses_its_grader_provider_and_format(folder: Path, installed: Pa
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert (folder / "out" / "results.csv").read_text("utf-8").splitlines() == [
         "case,variant,passed,graded",
-        "return,faq:faq.txt,1,1",
-        "abroad,faq:faq.txt,1,1",
+        "return,faq:faq.txt,3,3",
+        "abroad,faq:faq.txt,3,3",
     ]
     report = json.loads((folder / "out" / "report.json").read_text("utf-8"))
     graders = {grade["grader"] for result in report["results"] for grade in result["grades"]}
