@@ -206,7 +206,7 @@ async def test_python_gives_bytes_which_neither_judges_nor_journals_get(tmp_path
         )
         case = Case(id="a", messages=[said], expect=[NotEmpty(), LlmJudge("It names an animal.")])
         report = await evaluate(
-            Suite(providers=[asked], judges=[judge], cases=[case]), out=tmp_path
+            Suite(providers=[asked], judges=[judge], cases=[case], runs=1), out=tmp_path
         )
         question, judged = (seen.body.decode() for seen in server.seen)
     assert report.passed

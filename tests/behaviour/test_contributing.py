@@ -29,7 +29,7 @@ def test_a_grader_a_provider_and_a_format_are_added_as_the_page_says(checkout: P
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert (checkout / "out" / "results.csv").read_text("utf-8").splitlines() == [
         "case,provider,passed,graded",
-        "greeting,shout,1,1",
+        "greeting,shout,3,3",
     ]
     assert "at most 1 lines" in (checkout / "out" / "results.jsonl").read_text("utf-8")
 
