@@ -38,13 +38,13 @@ def test_imported_cases_run_and_block_nothing_until_they_are_confirmed(tmp_path:
     assert ran.code == 0, ran.out + ran.err
     report = report_in(tmp_path / "ci-evals-results")
     statuses = [result["status"] for result in report["results"]]
-    assert statuses.count("failed") == 3
+    assert statuses.count("failed") == 9
     assert "3 of 4 cases are in quarantine" in ran.out
 
 
 def test_the_confirmed_suite_has_the_imported_questions(tmp_path: Path) -> None:
     report = run_example("cases_from_traces", tmp_path)
-    assert report["totals"]["passed"] == 4
+    assert report["totals"]["passed"] == 12
     traces = str(FOLDER / "traces.jsonl")
     done = python(tmp_path, "-m", "ci_evals", "import", traces)
     imported, _, _ = parse(done.out, "imported.yaml")

@@ -11,7 +11,7 @@ def test_each_api_answers_and_tells_what_it_used(tmp_path: Path, port: str) -> N
     assert ran.code == 0, ran.printed
     results = ran.report["results"]
     assert {result["provider"] for result in results} == {"openai", "bedrock", "vertex"}
-    assert len(results) == 6
+    assert len(results) == 18
     for result in results:
         assert result["status"] == "passed"
         assert result["response"]["usage"]["output_tokens"] > 0
