@@ -477,20 +477,14 @@ class Confirmation(ABC):
         """The variants that are tested as a whole, each with its cells.
 
         Where something of a variant is named, it is red anyway; where the gate allows that, its
-        other cells are tested. Cells of a named case are explained by it, even on variants that
-        don't show it by themselves. A variant that is better as a whole is not worse.
+        other cells are tested. One that is better as a whole is not worse.
         """
         tested = {}
         for variant, cells in self.matching.by_variant.items():
             if variant in self.better:
                 continue
-            others = [
-                cell
-                for cell in cells
-                if not self.is_named(cell) and cell.head.key[0] not in self.named_cases
-            ]
-            is_named = any(self.is_named(cell) for cell in cells)
-            if others and (self.names_are_allowed or not is_named):
+            others = [cell for cell in cells if not self.is_named(cell)]
+            if len(others) == len(cells) or (self.names_are_allowed and others):
                 tested[variant] = others
         return tested
 

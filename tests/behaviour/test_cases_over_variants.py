@@ -85,7 +85,7 @@ async def test_a_case_that_dies_on_all_variants_is_named_once_with_a_single_base
     reason = "q3 on 6 of 6 variants: 18 of 18 on the baseline, 0 of 48 here"
     assert report["verdict"]["reason"].startswith(reason)
     summary = (tmp_path / "out" / "summary.md").read_text("utf-8")
-    assert "| <code>q3</code> on 6 of 6 variants | 18/18 | **0/48** |" in summary
+    assert "<code>q3</code> on 6 of 6 variants | 18/18 | **0/48** |" in summary
     assert "q3 on 6 of 6 variants" in ended.out
 
 
@@ -183,7 +183,7 @@ async def test_the_figures_of_all_variants_are_not_said_of_those_that_show_it(
     assert said in ended.out
     assert report_in(tmp_path / "out")["verdict"]["reason"].startswith(said)
     summary = (tmp_path / "out" / "summary.md").read_text("utf-8")
-    row = "| <code>q3</code> over all 6 variants, clearly on 4 | 18/18 | **16/48** |"
+    row = "<code>q3</code> over all 6 variants, clearly on 4 | 18/18 | **16/48** |"
     assert row in summary
 
 

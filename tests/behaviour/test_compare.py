@@ -292,7 +292,7 @@ def test_markdown_and_text_say_the_same(tmp_path: Path) -> None:
     head = saved(tmp_path, "head.json", report_of({"a": "FFF"}, confirming={"a": "FFFFFFF"}), base)
     summary = compare_reports([saved(tmp_path, "base.json", base)], head)
     assert (
-        "| <code>a</code> | 30/30 | **0/10** | p\xa0&#60;\xa00.001 |"
+        "<code>a</code> | 30/30 | **0/10** | p\xa0&#60;\xa00.001 |"
         in b"".join(markdown.render(summary)).decode()
     )
     assert "30 of 30 on the baseline, 0 of 10 here; p " in terminal.render(
