@@ -184,7 +184,7 @@ async def test_over_variants_mains_history_is_apart_from_its_runs_now(shop: Repo
     shop.commit({"agent.py": PAID})
     shop.write({"agent.py": FORGETFUL})
     ended = await against_main(shop.folder)
-    assert "bread on 2 of 2 variants 6/6 20/20 0/34 p < 0.001" in " ".join(ended.out.split())
+    assert "bread on 2 of 2 variants 6/6 20/20 0/30 p < 0.001" in " ".join(ended.out.split())
     assert "26 of 26 on main (20 of them now), 0 of " in " ".join(ended.out.split())
 
 

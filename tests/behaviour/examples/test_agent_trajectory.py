@@ -9,7 +9,8 @@ def test_every_case_of_the_trajectory_example_passes_and_its_steps_are_kept(tmp_
     ran = run_command(tmp_path, "run", "-c", str(EXAMPLES / "agent_trajectory" / "evals.yaml"))
     assert ran.code == 0, ran.printed
     assert ran.report["totals"]["passed"] == 9
-    assert ran.grades("book")["trajectory"]["reason"] == "called search_flights → get_price → book"
+    trajectory = ran.grades("book")["trajectory"]
+    assert trajectory["sentence"] == "called search_flights → get_price → book"
     booked = next(result for result in ran.report["results"] if result["case"] == "book")
     assert [step["name"] for step in booked["response"]["steps"] if step["kind"] == "tool_call"][
         -1

@@ -56,7 +56,7 @@ def lines_missing(shown: str, printed: str) -> list[str]:
 async def ran(folder: Path, *words: str, code: int = 0) -> str:
     done = await ci_evals(folder, *words, environ={"COLUMNS": "120"})
     assert done.code == code, done.out + done.err
-    return done.out
+    return done.err + done.out
 
 
 async def test_ten_minutes_from_a_suite_to_a_comment_on_a_pull_request(
