@@ -65,6 +65,13 @@ UNMEASURED = PerRun()
 # The history of a cell.
 
 
+class MetricSums(NamedTuple):
+    """The scores of one metric in the runs of one cell."""
+
+    metric: str
+    scores: ScoreSums
+
+
 class Evidence(NamedTuple):
     """The graded runs of one cell in one report.
 
@@ -73,12 +80,14 @@ class Evidence(NamedTuple):
         passed: how many passed.
         graded: how many were graded.
         scores: the sums of their scores; None if a run that passed scored 1, and any other 0.
+        metrics: those of each metric that its graders name.
     """
 
     report: str
     passed: int
     graded: int
     scores: ScoreSums | None = None
+    metrics: tuple[MetricSums, ...] = ()
 
     @property
     def tally(self) -> Tally:
@@ -133,6 +142,11 @@ class History:
             sums.append(sums[-1] + each.score_sums)
         return tuple(sums)
 
+    @cached_property
+    def metrics(self) -> Mapping[str, ScoreSums]:
+        """The scores of each metric in the pooled reports together."""
+        return sums_of_metrics(each for evidence in self.pooled for each in evidence.metrics)
+
     @property
     def has_scores(self) -> bool:
         """Return True if its scores say more than its passes."""
@@ -164,6 +178,14 @@ class History:
                 break
             found.append(each.tally)
         return add_tallies(found)
+
+
+def sums_of_metrics(found: Iterable[MetricSums]) -> Mapping[str, ScoreSums]:
+    """Return the scores of each metric together."""
+    sums: dict[str, ScoreSums] = defaultdict(ScoreSums)
+    for metric, scores in found:
+        sums[metric] += scores
+    return dict(sums)
 
 
 def split_scores(histories: Iterable[History], age: int) -> list[tuple[ScoreSums, ScoreSums]]:
@@ -604,6 +626,7 @@ class ReportedCell:
             checks, if the change has edited them, as all that follows.
         unanswered: the number of these that failed without an answer.
         scores: the sums of the scores in `planned`; None where main's checks have graded it.
+        metrics: those of each metric that graders name; none where main's checks have graded it.
         is_scored: a grader gave other than 0 or 1.
         repeats: the outcome of each run beyond the plan in order, None for one that was not graded,
             up to the first that was not made.
@@ -621,6 +644,7 @@ class ReportedCell:
     fingerprint: str
     planned: Tally
     scores: ScoreSums | None = None
+    metrics: Mapping[str, ScoreSums] = field(default_factory=dict)
     is_scored: bool = False
     unanswered: int = 0
     repeats: tuple[Outcome | None, ...] = ()
@@ -654,6 +678,11 @@ class ReportedCell:
         if sums is None or sums.total == sums.squares == passed:
             return None
         return sums
+
+    @property
+    def metrics_to_keep(self) -> tuple[MetricSums, ...]:
+        """The scores of each metric, as a report hands them on."""
+        return tuple(MetricSums(*each) for each in self.metrics.items())
 
     @property
     def again(self) -> Sequence[Outcome | None]:
@@ -742,6 +771,7 @@ def _reported_cell(report: SuiteReport, cell: int, gate: Gate) -> ReportedCell:
         fingerprint=ruled.fingerprint if ruled else report.fingerprints[report.plan.row(cell)],
         planned=tally_of(planned),
         scores=scores_of(planned),
+        metrics={} if ruled else _metrics_of(fresh),
         is_scored=ruled is None and any(record.is_scored for record in fresh),
         unanswered=[record.unanswered for record in fresh].count(True),
         repeats=repeats,
@@ -779,6 +809,15 @@ def _runs_in_a_row(report: SuiteReport, cell: int) -> int:
 def _fresh(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Return the graded runs that repeat no recording."""
     return [record for record in records if record.graded and not record.recorded]
+
+
+def _metrics_of(runs: Iterable[RunRecord]) -> Mapping[str, ScoreSums]:
+    found = []
+    for record in runs:
+        if record.metrics:  # few suites name any
+            for metric, score in record.metric_scores.items():
+                found.append(MetricSums(metric, ScoreSums.of(score)))
+    return sums_of_metrics(found)
 
 
 def _average(runs: Sequence[RunRecord]) -> PerRun:

@@ -16,7 +16,7 @@ from ci_evals.gate.falls import widen_for
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.report import Tally
-from ci_evals.stats.differences import lower_scores
+from ci_evals.stats.differences import ScoreMeans, ScoreSums, lower_scores, score_means
 from ci_evals.stats.exact_tests import Table, holm, stratified_lower, widen
 from ci_evals.stats.overdispersion import shared_luck
 from ci_evals.stats.thresholds import MIN_TAG_DROP_RATIO, SUSPECT_CASE_P
@@ -63,6 +63,30 @@ class TagComparison:
     def stands_out(self) -> bool:
         """Return True if its cases fell at least twice as far as the others."""
         return self.base_rate - self.head_rate >= MIN_TAG_DROP_RATIO * self.drop_elsewhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricComparison:
+    """The scores of a metric, over all cases and variants whose graders name it: those of the
+    planned runs against the pooled ones.
+
+    `scores` are means over its `cells`, and `drop_elsewhere` is the mean fall of the other metrics.
+    `p` is the chance of a drop this large if nothing had changed; `adjusted_p` allows for the
+    number of metrics. A metric is never a reason for red: it says what a change that is red anyway
+    has in common.
+    """
+
+    metric: str
+    cells: int
+    scores: ScoreMeans
+    drop_elsewhere: float
+    p: Share
+    adjusted_p: Share
+
+    @property
+    def stands_out(self) -> bool:
+        """Return True if it fell at least twice as far as the others."""
+        return self.scores.drop >= MIN_TAG_DROP_RATIO * self.drop_elsewhere
 
 
 @dataclass(frozen=True)
@@ -181,3 +205,40 @@ def compare_tags(matching: Matching) -> Sequence[TagComparison]:
         )
     tags.sort(key=lambda tag: tag.p)
     return tags
+
+
+def compare_metrics(matching: Matching) -> Sequence[MetricComparison]:
+    """Test every metric that graders name here and on the base; the surest drop first."""
+    by_metric: dict[str, list[tuple[ScoreSums, ScoreSums]]] = defaultdict(list)
+    for cell in matching.cells:
+        before = cell.base.history.metrics
+        for metric, here in cell.head.metrics.items():
+            if metric in before:
+                by_metric[metric].append((here, before[metric]))
+    means = {metric: score_means(cells) for metric, cells in by_metric.items()}
+    ps = [_lower_metric_p(cells) for cells in by_metric.values()]
+    metrics = []
+    for (metric, scores), p, adjusted_p in zip(means.items(), ps, holm(ps), strict=True):
+        others = [each.drop for other, each in means.items() if other != metric]
+        metrics.append(
+            MetricComparison(
+                metric=metric,
+                cells=len(by_metric[metric]),
+                scores=scores,
+                drop_elsewhere=fmean(others) if others else 0.0,
+                p=p,
+                adjusted_p=adjusted_p,
+            )
+        )
+    metrics.sort(key=lambda metric: metric.p)
+    return metrics
+
+
+def _lower_metric_p(cells: Sequence[tuple[ScoreSums, ScoreSums]]) -> float:
+    """Return the p-value of a drop: by scores, or exactly if all of them are 0 or 1."""
+    if not all(sums.are_passes for sides in cells for sums in sides):
+        return lower_scores(cells)
+    tables = [
+        (int(here.total), here.runs, int(before.total), before.runs) for here, before in cells
+    ]
+    return stratified_lower(tables)

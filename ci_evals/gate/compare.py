@@ -15,7 +15,13 @@ from ci_evals.gate.baseline import (
     ReportedCell,
     tally_of,
 )
-from ci_evals.gate.cases import CaseComparison, TagComparison, compare_tags
+from ci_evals.gate.cases import (
+    CaseComparison,
+    MetricComparison,
+    TagComparison,
+    compare_metrics,
+    compare_tags,
+)
 from ci_evals.gate.cells import (
     CellComparison,
     CellKind,
@@ -146,10 +152,11 @@ class Comparison:
     """A report compared with a baseline.
 
     It has every variant that both have, and every cell that either has; `cases` are those that got
-    worse over their variants, `tags` all that some cells have, the surest drop first. `usual_runs`
-    is the number of planned runs that most of the tested cells have, 0 if none was tested;
-    `confirmed` are the suspects that may be named, for they ran again as often as that takes;
-    `unconfirmed` is the number of those that did not while others did, because they are too many.
+    worse over their variants, `tags` all that some cells have and `metrics` all that graders name,
+    the surest drop first. `usual_runs` is the number of planned runs that most of the tested cells
+    have, 0 if none was tested; `confirmed` are the suspects that may be named, for they ran again
+    as often as that takes; `unconfirmed` is the number of those that did not while others did,
+    because they are too many.
     `main_now` has main's runs in the same minutes, which `main_collapsed` if they look like an
     outage; `pending` are the runs on both sides that are missing, as they were cut.
     """
@@ -162,6 +169,7 @@ class Comparison:
     cells: tuple[CellComparison, ...]
     cases: tuple[CaseComparison, ...] = ()
     tags: tuple[TagComparison, ...] = ()
+    metrics: tuple[MetricComparison, ...] = ()
     confirmed: frozenset[CellKey] = frozenset()
     unconfirmed: int = 0
     main_now: MainNow | None = None
@@ -193,6 +201,18 @@ class Comparison:
         The surest comes first.
         """
         return [tag for tag in self.tags if tag.adjusted_p <= self.alpha and tag.stands_out]
+
+    @property
+    def fallen_metrics(self) -> Sequence[MetricComparison]:
+        """The metrics that surely scored lower, and fell further than the others.
+
+        The surest comes first.
+        """
+        return [
+            metric
+            for metric in self.metrics
+            if metric.adjusted_p <= self.alpha and metric.stands_out
+        ]
 
     @cached_property
     def by_case(self) -> Mapping[str, CaseComparison]:
@@ -469,6 +489,7 @@ def compare(
         cells=(*_compare_cells(found), *matching.rest),
         cases=tuple(found.named_cases.values()),
         tags=tuple(compare_tags(matching)),
+        metrics=tuple(compare_metrics(matching)),
         confirmed=confirmed,
         unconfirmed=unconfirmed,
         main_now=main_now,

@@ -315,6 +315,14 @@ class RunRecord(NamedTuple):
         return any(score not in (0, 1) for _, score in self.grades)
 
     @property
+    def metric_scores(self) -> Mapping[str, float]:
+        """The score of each metric: the mean of those of the graders that name it."""
+        scores: dict[str, list[float]] = defaultdict(list)
+        for metric, score in self.metrics:
+            scores[metric].append(score)
+        return {metric: exact_mean(found) for metric, found in scores.items()}
+
+    @property
     def lacks_price(self) -> bool:
         """True if the run was graded after a call with an unknown price."""
         return self.graded and not self.recorded and self.cost_usd is None
@@ -745,22 +753,14 @@ class SuiteReport:
         return {grader: exact_mean(each) for grader, each in scores.items()}
 
     def metric_scores(self, variant: Variant) -> Mapping[str, Sequence[Sequence[float]]]:
-        """The scores that count towards each metric on one variant, by cell, without empty cells.
-
-        Graders of one run that share a metric have one score together, their mean.
-        """
+        """The scores of runs by metric on one variant, by cell, without empty cells."""
         by_cell: dict[str, list[list[float]]] = defaultdict(list)
         for cell in self.gated_cells_of(variant):
             by_metric: dict[str, list[float]] = defaultdict(list)
             for record in self.records_of((cell,)):
-                if not record.metrics:
-                    continue
-                scores_of_run: dict[str, list[float]] = defaultdict(list)
-                for metric, score in record.metrics:
-                    scores_of_run[metric].append(score)
-                for metric, scores in scores_of_run.items():
-                    mean = exact_mean(scores)
-                    by_metric[metric].append(mean)
+                if record.metrics:  # few suites name any
+                    for metric, score in record.metric_scores.items():
+                        by_metric[metric].append(score)
             for metric, scores in by_metric.items():
                 by_cell[metric].append(scores)
         return by_cell

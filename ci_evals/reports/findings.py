@@ -6,14 +6,13 @@ The terminal, summary.md, the comment and report.html are all views of `findings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from math import ceil, floor
 from typing import TYPE_CHECKING, Final
 
 from ci_evals.format import UNKNOWN, number_of, one_line, percent, percent_figure, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.baseline import add_tallies
-from ci_evals.gate.cases import TagComparison
+from ci_evals.gate.cases import MetricComparison, TagComparison
 from ci_evals.gate.compare import Comparison
 from ci_evals.gate.rules import RuleVerdict
 from ci_evals.gate.run_errors import (
@@ -277,15 +276,31 @@ def _broken_tags(summary: Summary) -> Sequence[TagComparison]:
 
 def _name_tags(tags: Sequence[TagComparison]) -> Iterator[str]:
     """Yield the pieces of `tags refund (95 → 12 %) and parcel (98 → 8 %)`."""
-    yield "tag " if len(tags) == 1 else "tags "
-    for number, tag in enumerate(tags):
-        if number and number == len(tags) - 1:
+    changes = []
+    for tag in tags:
+        before = percent_figure(tag.base_rate, tag.head_rate)
+        changes.append((tag.tag, before, percent(tag.head_rate, tag.base_rate)))
+    yield from _name_changes("tag", changes)
+
+
+def _name_metrics(metrics: Sequence[MetricComparison]) -> Iterator[str]:
+    """Yield the pieces of `metrics tone (0.91 → 0.74) and brevity (0.95 → 0.80)`."""
+    changes = []
+    for metric in metrics:
+        here, before = score_texts(metric.scores)
+        changes.append((metric.metric, before, here))
+    yield from _name_changes("metric", changes)
+
+
+def _name_changes(noun: str, changes: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield the pieces of a list; each change has its name, and its figure before and here."""
+    yield f"{noun} " if len(changes) == 1 else f"{noun}s "
+    for number, (name, before, here) in enumerate(changes):
+        if number and number == len(changes) - 1:
             yield " and "
         elif number:
             yield ", "
-        before = percent_figure(tag.base_rate, tag.head_rate)
-        here = percent(tag.head_rate, tag.base_rate)
-        yield ForeignText(tag.tag)
+        yield ForeignText(name)
         yield f" ({before} → {here})"
 
 
@@ -319,8 +334,11 @@ def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
 
 
 def _broken(summary: Summary) -> Iterator[str]:
-    """Yield the tags that explain the fall of a variant, else the cases that are probably worse."""
+    """Yield what explains the fall of a variant: one answer, tags, metrics, or the cases that are
+    probably worse.
+    """
     tags = _broken_tags(summary)
+    metrics = summary.compared.fallen_metrics if summary.compared else ()
     cells = cells_by_group(summary)
     cases = case_views([*cells["regressed"], *cells["probably worse"]])
     if answer := _one_answer(cases, "now answer"):
@@ -329,6 +347,9 @@ def _broken(summary: Summary) -> Iterator[str]:
     elif tags:
         yield ": "
         yield from _name_tags(tags)
+    elif metrics:
+        yield ": "
+        yield from _name_metrics(metrics[:FEW])
     elif cases:
         yield f"; {_count_cases(summary, cases)} probably worse"
         yield from _name_cases(summary, cases)
@@ -620,6 +641,22 @@ def brief_chance(p: float | None) -> str:
     return f"p = {p:.2g}"
 
 
+# Metrics.
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFinding:
+    """The mean scores of a metric, variant by variant, and its change over all of them.
+
+    `against_base` is `91 % on main, p = 0.002`, the latter only if it surely fell; empty where it
+    is not compared.
+    """
+
+    name: str
+    means: Sequence[tuple[Variant, MetricReport]]
+    against_base: str = ""
+
+
 # All of it.
 
 
@@ -759,13 +796,25 @@ class Findings:
         return trend_of(self.summary, self.variants)
 
     @cached_property
-    def metrics(self) -> list[tuple[Variant, MetricReport]]:
-        """The metrics of graders: all variants of the first metric, then those of the second."""
-        by_name: dict[str, list[tuple[Variant, MetricReport]]] = {}
+    def metrics(self) -> Sequence[MetricFinding]:
+        """The metrics of graders, the surest drop first."""
+        compared = self.summary.compared
+        changes = {} if compared is None else {each.metric: each for each in compared.metrics}
+        means: dict[str, list[tuple[Variant, MetricReport]]] = {name: [] for name in changes}
         for variant in self.variants:
             for metric in variant.metrics:
-                by_name.setdefault(metric.name, []).append((variant.variant, metric))
-        return list(chain.from_iterable(by_name.values()))
+                means.setdefault(metric.name, []).append((variant.variant, metric))
+        found = []
+        for name, of_variants in means.items():
+            against_base = ""
+            if compared is not None and name in changes:
+                head, base = changes[name].scores
+                against_base = f"{percent(base, head)} on {compared.baseline.label}"
+                if changes[name].adjusted_p <= compared.alpha:
+                    against_base += f", {brief_chance(changes[name].adjusted_p)}"
+            if of_variants:
+                found.append(MetricFinding(name, of_variants, against_base))
+        return found
 
     @property
     def tasks(self) -> list[tuple[Variant, TaskReport]]:

@@ -25,7 +25,7 @@ from ci_evals.gate.baseline import (
     TrendPoint,
     evidence_to_keep,
 )
-from ci_evals.gate.cases import CaseComparison, TagComparison
+from ci_evals.gate.cases import CaseComparison, MetricComparison, TagComparison
 from ci_evals.gate.cells import KINDS, CellComparison, CellKind
 from ci_evals.gate.compare import Comparison, NoComparison, VariantComparison
 from ci_evals.gate.rules import RuleName, RuleVerdict
@@ -74,8 +74,11 @@ Counted = TypeVar("Counted", Tally, Evidence)
 def check_runs(runs: Counted) -> Counted:
     """Refuse counts of passed and graded runs that are impossible, and such sums of scores."""
     possible = 0 <= runs.passed <= runs.graded <= MOST_RUNS
-    if possible and isinstance(runs, Evidence) and runs.scores is not None:
-        possible = runs.scores.runs == runs.graded and _is_possible(runs.scores)
+    if possible and isinstance(runs, Evidence):
+        if runs.scores is not None:
+            possible = runs.scores.runs == runs.graded and _is_possible(runs.scores)
+        for _, scores in runs.metrics:
+            possible = possible and 0 < scores.runs <= runs.graded and _is_possible(scores)
     if not possible:
         raise ValueError("a count of runs makes no sense")
     return runs
@@ -228,6 +231,7 @@ class ComparisonEntry:
         variants: the comparison of each variant.
         cases: the cases that got worse over their variants.
         tags: the comparison of each tag that only some cases have, the surest drop first.
+        metrics: the comparison of each metric that graders name, the surest drop first.
         removed: the cells that only the baseline has.
         drift: the variants that pass less often over several reports of the base branch.
     """
@@ -243,6 +247,7 @@ class ComparisonEntry:
     variants: tuple[VariantComparisonEntry, ...]
     cases: tuple[CaseComparison, ...]
     tags: tuple[TagComparison, ...]
+    metrics: tuple[MetricComparison, ...]
     removed: tuple[CellComparisonEntry, ...]
     drift: tuple[DriftEntry, ...]
 
@@ -344,7 +349,9 @@ class BaseCellEntry:
 
     Attributes:
         fingerprint: identifies the question of its case and its grading.
-        history: its runs in each report that may be pooled, newest first: id, passed, graded.
+        history: its runs in each report that may be pooled, newest first: id, passed, graded,
+            and the number of scores, their sum and the sum of their squares: of all graders, null
+            if passes say the same, and of each metric.
         outages: the ids of reports that are not counted, as the provider was down.
         per_run: the averages of its runs in the newest report that counts: the number of scores,
             their sum and the sum of their squares; mean cost and tokens; median latency.
@@ -782,6 +789,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
         variants=tuple(variants),
         cases=comparison.cases,
         tags=comparison.tags,
+        metrics=comparison.metrics,
         removed=tuple(removed),
         drift=tuple(drift_entries(summary)),
     )

@@ -180,7 +180,7 @@ class SavedReport:
             older = [evidence for evidence in kept if evidence.report != own.id]
             cells[cell.key] = BaseCell(
                 cell.fingerprint,
-                History((Evidence(own.id, *runs, scores), *older)),
+                History((Evidence(own.id, *runs, scores, cell.metrics_to_keep), *older)),
                 per_runs,
                 cell.is_quarantined,
                 bar_of(cell.case, cell.variant, self.gate),

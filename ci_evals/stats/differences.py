@@ -44,6 +44,11 @@ class ScoreSums(NamedTuple):
         )
 
     @property
+    def are_passes(self) -> bool:
+        """True if no score is other than 0 or 1."""
+        return self.total == self.squares
+
+    @property
     def deviations(self) -> float:
         """The sum of squared deviations from the mean."""
         if not self.runs:
@@ -156,6 +161,10 @@ class ScoreMeans(NamedTuple):
 
     head: float
     base: float
+
+    @property
+    def drop(self) -> float:
+        return self.base - self.head
 
 
 def score_means(cells: Iterable[tuple[ScoreSums, ScoreSums]]) -> ScoreMeans:

@@ -93,8 +93,9 @@ async def test_the_history_of_a_report_has_the_scores_of_each_report(tmp_path: P
     sums = []
     for cell in cells:
         assert len(cell["history"]) == 2
-        for _, passed, graded, scores in cell["history"]:
+        for _, passed, graded, scores, metrics in cell["history"]:
             assert passed == graded == 3
+            assert metrics == []
             if scores is not None:  # else all of them were 0 or 1
                 sums.append(scores)
     assert len(sums) > 1.5 * CASES
@@ -142,3 +143,48 @@ async def test_impossible_sums_of_scores_are_refused(tmp_path: Path) -> None:
     ended = await run(tmp_path, "same", "--baseline", "main-2", seed=10)
     assert ended.code == 3
     assert "main-2/report.json" in ended.err
+
+
+async def test_the_metric_that_fell_explains_a_variant_that_fell(tmp_path: Path) -> None:
+    """Half of the graders score as ever, so the whole falls half as far as the metric `tone`."""
+    (tmp_path / "agent.py").write_text(CODE + "\ndef steady(answer):\n    return 0.9\n")
+    tone = {"target": "agent:score", "threshold": 0.1, "metric": "tone"}
+    brevity = {"target": "agent:steady", "threshold": 0.1, "metric": "brevity"}
+    cases = [{"id": f"c{n:02}", "input": str(n)} for n in range(CASES)]
+    expect = [{"python": brevity}, {"python": tone}]
+    write_suite(tmp_path, cases, providers=[AGENT], runs=3, expect=expect)
+    known = await reports_of_main(tmp_path)
+    fell = await run(tmp_path, "fell", *known, seed=11, fall=0.12)
+    assert fell.code == 1, fell.out
+    comparison = report_in(tmp_path / "fell")["comparison"]
+    first, second = comparison["metrics"]
+    head, base = first["scores"]
+    assert (first["metric"], first["cells"], second["metric"]) == ("tone", CASES, "brevity")
+    assert first["p"] < 0.001
+    assert first["adjusted_p"] == pytest.approx(2 * first["p"])
+    assert 0.09 < base - head < 0.15
+    assert second["scores"] == [pytest.approx(0.9)] * 2
+    assert fell.headline.endswith(f": metric tone ({base:.2f} → {head:.2f})")
+    lines = [line.split() for line in fell.out.splitlines() if line.startswith("metric")]
+    assert [line[1] for line in lines] == ["tone", "brevity"]
+    assert f"{100 * base:.1f} % on the baseline, p < 0.001" in fell.unwrapped
+    # A comparison of saved reports tells the same.
+    compared = await ci_evals(tmp_path, "compare", "main-2", "fell", "--format", "json")
+    assert json.loads(compared.out)["comparison"]["metrics"] == comparison["metrics"]
+
+
+async def test_a_metric_of_right_or_wrong_is_compared_exactly(tmp_path: Path) -> None:
+    """Three of three cases with the metric fail, two runs each."""
+    cases = [
+        {"id": name, "input": name, "expect": [{"contains": {"value": "yes", "metric": "facts"}}]}
+        for name in ("a", "b", "c")
+    ]
+    for folder, answer in (("main", "yes"), ("here", "no")):
+        provider = {"name": "bot", "type": "mock", "default": answer}
+        write_suite(tmp_path, cases, providers=[provider], runs=2, confirm_runs=0)
+        known = ["--baseline", "main"] if folder == "here" else []
+        await ci_evals(tmp_path, "run", "--out", folder, *known)
+    (metric,) = report_in(tmp_path / "here")["comparison"]["metrics"]
+    assert metric["scores"] == [0, 1]
+    # In each case all 2 passes of 4 runs are main's: 1 of C(4, 2) = 6 ways.
+    assert metric["p"] == pytest.approx(1 / 6**3)

@@ -580,6 +580,6 @@ async def test_functions_and_objects_of_python_go_to_the_cluster(
     )
     out, _ = await process.communicate()
     passed, refused = out.decode().splitlines()
-    assert json.loads(passed) == ["passed"] * 4
+    assert json.loads(passed) == ["passed"] * 12
     assert refused.startswith("ConfigError ")
     assert "cannot be sent to the cluster (cannot pickle '_thread.lock' object)" in refused
