@@ -70,6 +70,7 @@ _BRIEF_CHARACTERS = 60  # of a name in the headline
 _REASON_CHARACTERS = 160  # of a reason in an entry's line: room for two values
 _ASKED_CHARACTERS = 600  # of a question in the comment
 _SENTENCE_CHARACTERS = 1000
+_ACCEPT_A_REGRESSION = "recipes/accept-a-regression.md"  # in the docs
 
 VERDICT_MARKS: Mapping[VerdictStatus, str] = {
     "pass": "✅",
@@ -104,7 +105,7 @@ def summary_document(summary: Summary) -> "Document":
     found = findings(summary)
     return Document(
         _environment().get_template("summary.md.j2"),
-        {"found": found},
+        {"found": found, "links": Links()},
         _blocks(found, Links(), TEXT_CHARACTERS),
         (f"## {_headline(found)}\n",),
     )
@@ -120,6 +121,7 @@ class Links:
         source: the files at the commit.
         page: report.html, if a browser can open it there.
         page_text: the text of the link to `page`.
+        docs: the pages of the docs.
     """
 
     run: str | None = None
@@ -127,6 +129,14 @@ class Links:
     source: str | None = None
     page: str | None = None
     page_text: str = "open the report"
+    docs: str | None = None
+
+    @property
+    def how_to_accept(self) -> Markdown:
+        """The recipe for an intended change, as a link if the docs have an address."""
+        if self.docs is None:
+            return plain(f"docs/{_ACCEPT_A_REGRESSION}")
+        return link("how to accept it", f"{self.docs}/{_ACCEPT_A_REGRESSION}")
 
     def to_page(self, address: str, text: str = "open in the report") -> Markdown:
         """Return a place in report.html, as a link if a browser can open it."""

@@ -158,7 +158,7 @@ def links_of(context: Context, page: str | None = None) -> Links:
     artifacts = None
     if context.run_url:
         artifacts = f"{context.run_url}#artifacts"
-    return Links(context.run_url, artifacts, context.source_url, page)
+    return Links(context.run_url, artifacts, context.source_url, page, docs=context.docs_url)
 
 
 def _stamp(context: Context) -> Stamp:
@@ -242,7 +242,7 @@ def comment_from_run(
                     search = Search(source.name, pull.base.ref, pull.base.sha, run.head_sha)
                     summary = await _judge(github, report, baseline, search, folder, suites)
                     page = pages.get(page_name(source.name, report.suite.name))
-                    contribution = _contribution(summary, run, source, page, context.repository)
+                    contribution = _contribution(summary, run, source, page, context)
                     if mode == "changes" and not has_changes(summary):
                         contribution = replace(contribution, replaces_only=True)
                     contributions.append(contribution)
@@ -412,7 +412,7 @@ def _contribution(
     run: WorkflowRun,
     artifact: Artifact,
     page: Artifact | None,
-    repository: str | None,
+    context: Context,
 ) -> Contribution:
     """Return the section for a report in an artifact of the run.
 
@@ -424,10 +424,10 @@ def _contribution(
         run: the run.
         artifact: where the report was.
         page: the page that the run has uploaded.
-        repository: `owner/name` of the repository that the run is for.
+        context: the job that comments.
     """
     head = run.head_repository
-    is_fork = head is None or head.full_name.casefold() != (repository or "").casefold()
+    is_fork = head is None or head.full_name.casefold() != (context.repository or "").casefold()
     state: State = summary.verdict.status
     if is_fork and state == "pass":
         state = "claimed"
@@ -435,7 +435,7 @@ def _contribution(
     if run.head_repository is not None:
         server = run.html_url.removesuffix(urlsplit(run.html_url).path)
         source = f"{server}/{run.head_repository.full_name}/blob/{run.head_sha}"
-    links = Links(run.html_url, artifact_url(run.html_url, artifact), source)
+    links = Links(run.html_url, artifact_url(run.html_url, artifact), source, docs=context.docs_url)
     if page is not None:
         text = "open the report that the pull request's own job wrote"
         links = replace(links, page=artifact_url(run.html_url, page), page_text=text)

@@ -76,6 +76,8 @@ class Context:
             commit before a push.
         base_ref: the branch of `base_sha`, without `refs/heads/`.
         temp: the runner's folder for temporary files, which it empties for each job.
+        docs_url: the docs of the action that runs, on GitHub's pages; None for one of the
+            repository itself.
         problem: why the event could not be read, in a sentence; commits and pull request are None
             then.
     """
@@ -98,6 +100,7 @@ class Context:
     output_path: Path | None = None
     step_summary_path: Path | None = None
     temp: Path | None = None
+    docs_url: str | None = None
     token: Secret | None = None
     problem: str | None = None
 
@@ -206,11 +209,16 @@ def read_context(environ: Mapping[str, str]) -> Context:
             facts["problem"] = (
                 f"the event file {path!r} of GITHUB_EVENT_PATH cannot be read: {error}"
             )
+    server_url = (environ.get("GITHUB_SERVER_URL") or "https://github.com").rstrip("/")
+    docs_url = None
+    action, action_ref = environ.get("ACTION_REPOSITORY"), environ.get("ACTION_REF")
+    if action and action_ref:
+        docs_url = f"{server_url}/{action}/blob/{action_ref}/docs"
     return Context(
         **facts,
         repository=environ.get("GITHUB_REPOSITORY") or None,
         api_url=(environ.get("GITHUB_API_URL") or "https://api.github.com").rstrip("/"),
-        server_url=(environ.get("GITHUB_SERVER_URL") or "https://github.com").rstrip("/"),
+        server_url=server_url,
         run_id=_number(environ, "GITHUB_RUN_ID"),
         attempt=_number(environ, "GITHUB_RUN_ATTEMPT") or 1,
         workflow=environ.get("GITHUB_WORKFLOW", ""),
@@ -219,6 +227,7 @@ def read_context(environ: Mapping[str, str]) -> Context:
         output_path=_path(environ, "GITHUB_OUTPUT"),
         step_summary_path=_path(environ, "GITHUB_STEP_SUMMARY"),
         temp=_path(environ, "RUNNER_TEMP"),
+        docs_url=docs_url,
         token=_token(environ),
     )
 

@@ -321,6 +321,13 @@ def test_a_red_comment_says_how_to_run_its_cases_again_and_how_to_accept_the_cha
     assert "Intended?" not in green
 
 
+def test_how_to_accept_a_change_is_a_link_if_the_docs_have_an_address() -> None:
+    docs = "https://github.com/ci-evals/ci-evals/blob/v1/docs"
+    document = comment_document(pages.support_bot(), Links(docs=docs))
+    recipe = f"{docs}/recipes/accept-a-regression.md"
+    assert recipe in shown(document.render(64_000)).links
+
+
 def test_of_many_regressions_those_for_the_same_reason_are_one_row() -> None:
     steady = many((30, "PPP"), prefix="steady")
     broken = many((20, "PPP"), prefix="broken")
