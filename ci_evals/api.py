@@ -122,7 +122,7 @@ class EventSettings(TypedDict, total=False):
     environ: Mapping[str, str] | None
 
 
-class Settings(EventSettings, total=False):
+class EvaluateSettings(EventSettings, total=False):
     """The settings of `evaluate` and `evaluate_sync`: `EventSettings`, and `on_result`.
 
     Attributes:
@@ -134,13 +134,13 @@ class Settings(EventSettings, total=False):
 
 
 def evaluate(
-    suite_or_path: Suite | Path | str, **settings: Unpack[Settings]
+    suite_or_path: Suite | Path | str, **settings: Unpack[EvaluateSettings]
 ) -> Coroutine[Any, Any, Report]:
     """Run a suite and return its report: `await evaluate(suite, runs=3)`.
 
     Args:
         suite_or_path: a suite, or the config file of one.
-        settings: see `Settings` and `EventSettings`.
+        settings: see `EvaluateSettings` and `EventSettings`.
 
     Raises:
         TypeError: there is no such setting; raised by the call itself.
@@ -148,7 +148,7 @@ def evaluate(
         UsageError: an argument makes no sense; nothing was called.
         StorageError: the journal or a report cannot be written, or the baseline not read.
     """
-    _check_names("evaluate", settings.keys(), Settings.__optional_keys__)
+    _check_names("evaluate", settings.keys(), EvaluateSettings.__optional_keys__)
 
     async def run() -> Report:
         return await _evaluate(_suite(suite_or_path, settings), settings)
@@ -156,14 +156,16 @@ def evaluate(
     return run()
 
 
-def evaluate_sync(suite_or_path: Suite | Path | str, **settings: Unpack[Settings]) -> Report:
+def evaluate_sync(
+    suite_or_path: Suite | Path | str, **settings: Unpack[EvaluateSettings]
+) -> Report:
     """Run a suite as `evaluate` does, for code without an event loop.
 
     Raises:
         TypeError, ConfigError, StorageError: as `evaluate`.
         UsageError: also where an event loop runs, as in a notebook.
     """
-    _check_names("evaluate_sync", settings.keys(), Settings.__optional_keys__)
+    _check_names("evaluate_sync", settings.keys(), EvaluateSettings.__optional_keys__)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -214,7 +216,7 @@ def _check_names(function: str, names: Iterable[str], known: Collection[str]) ->
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
-async def _evaluate(suite: CheckedSuite, settings: Settings) -> Report:
+async def _evaluate(suite: CheckedSuite, settings: EvaluateSettings) -> Report:
     on_result = settings.get("on_result")
     if on_result is not None:
         _check_listener(on_result)

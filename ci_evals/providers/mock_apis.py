@@ -516,7 +516,7 @@ class _ConverseBody:
         return [message.turn for message in self.messages]
 
 
-class Converse(ModelApi):
+class BedrockConverse(ModelApi):
     """Amazon Bedrock's `converse`, and `converse-stream` in AWS's binary framing."""
 
     body = _ConverseBody

@@ -20,8 +20,8 @@ from ci_evals.providers.http_messages import authority
 from ci_evals.providers.mock import MODEL, Mock, MockProvider
 from ci_evals.providers.mock_apis import (
     AnthropicMessages,
+    BedrockConverse,
     ChatCompletions,
-    Converse,
     EmbeddingsBody,
     GenerateContent,
     ModelApi,
@@ -98,7 +98,7 @@ def application(options: Mock, log: Log | None = None) -> web.Application:
         (f"{_BASE}v1/messages", AnthropicMessages()),
         (f"{_BASE}{{version:v1|v1alpha|v1beta}}/{{model:models/.+}}:{google}", gemini),
         (f"{vertex}:{google}", gemini),
-        ("/model/{model}/{method:converse|converse-stream}", Converse()),
+        ("/model/{model}/{method:converse|converse-stream}", BedrockConverse()),
     ):
         app.router.add_post(path, partial(endpoint.answer, api, TypeAdapter(api.body)))
     app.router.add_post("/v1/embeddings", endpoint.embed)

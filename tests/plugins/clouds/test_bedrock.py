@@ -21,7 +21,7 @@ from ci_evals.model.request import ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.plugins.clouds.bedrock import Bedrock
 from ci_evals.providers.base import NativeMessage, ToolRequest, ToolResult
-from ci_evals.providers.mock_apis import Converse
+from ci_evals.providers.mock_apis import BedrockConverse
 from ci_evals.providers.openai import OpenAI
 from ci_evals.providers.pricing import has_price
 
@@ -279,7 +279,7 @@ async def test_the_turn_of_a_streamed_tool_call_has_its_thoughts(
 
 
 def test_the_mock_server_answers_as_described() -> None:
-    api = Converse()
+    api = BedrockConverse()
     calls = (ToolCall("book", {"to": "Paris"}),)
     rendered = api.render(Response("Hello!", calls, Usage(3, 4)), MODEL, 1)
     check_answer(rendered)
