@@ -595,25 +595,24 @@ def check_paths(draft: Draft) -> Iterator[Problem]:
     settings, node = draft.settings, draft.node
     if settings is None:
         return
-    if not settings.skip_unchanged:
-        if settings.paths:
-            text = "only used with `skip_unchanged: true`, which is not set"
-            yield node["paths"].problem(text)
+    if settings.skip_unchanged is False:
         return
-    if not settings.paths:
+    if settings.skip_unchanged is True:
         owner = next(_owners_of_code(draft), None)
         if owner is not None:
-            text = f"{owner} is your own code: name its files in `paths`"
+            text = f"{owner} is your own code: name its files here"
             yield node["skip_unchanged"].problem(f"{text}, or changes to them are skipped")
-            return
+        return
     from ci_evals.dependencies import fits_any_file
 
-    for index, pattern in enumerate(settings.paths):
+    for index, pattern in enumerate(settings.skip_unchanged):
         if not fits_any_file(pattern, draft.folder):
             start = str(draft.folder)
             if pattern.startswith("/"):
                 start = "the root of the repository"
-            yield node["paths"][index].problem(f"{pattern!r} matches no file (looked in {start})")
+            yield node["skip_unchanged"][index].problem(
+                f"{pattern!r} matches no file (looked in {start})"
+            )
 
 
 def _owners_of_code(draft: Draft) -> Iterator[str]:

@@ -410,7 +410,9 @@ class _Loader:
         if settings.skip_unchanged:
             from ci_evals.dependencies import find_dependencies
 
-            paths = (*draft.cases.files, *settings.paths)
+            paths = list(draft.cases.files)
+            if settings.skip_unchanged is not True:
+                paths += settings.skip_unchanged
             values["depends_on"] = find_dependencies(
                 written, draft.cases.cases, paths, self.folder, folders
             )

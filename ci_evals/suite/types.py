@@ -326,16 +326,12 @@ class Suite(Options):
         Field(description="Take unchanged answers of earlier runs; --reuse wins."),
     ] = None
     skip_unchanged: Annotated[
-        Bool,
+        Bool | Many[NonEmpty],
         Field(
-            description="Run nothing for a pull request that changes no file"
-            " that the suite depends on."
+            description="Run nothing for a pull request that changes no file that the suite"
+            " depends on: true, or the files and folders of your code, which may have `*`."
         ),
     ] = False
-    paths: Annotated[
-        Many[NonEmpty],
-        Field(description="Files and folders of your code, for `skip_unchanged`; may have `*`."),
-    ] = ()
     pythonpath: Annotated[
         NonEmpty | Many[NonEmpty],
         Field(

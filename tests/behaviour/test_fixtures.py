@@ -311,7 +311,7 @@ async def test_a_conversation_has_the_vars_in_every_turn(tmp_path: Path) -> None
 async def test_what_a_suite_depends_on_includes_its_setup(tmp_path: Path) -> None:
     ended = await run(tmp_path, setup="shop:order", providers=[ECHO], skip_unchanged=True)
     assert ended.code == 2
-    assert "the setup of the suite is your own code: name its files in `paths`" in ended.err
+    assert "the setup of the suite is your own code: name its files here" in ended.err
 
 
 @pytest.mark.parametrize("scope", ["run", "case", "suite"])

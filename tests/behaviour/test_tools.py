@@ -646,7 +646,7 @@ async def test_a_suite_is_not_skipped_as_unchanged_if_the_code_of_its_tools_is_n
     write_suite(tmp_path, [case({"not_empty": True})], providers=[shop], skip_unchanged=True)
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 2
-    assert "what the tools of shop run is your own code: name its files in `paths`" in ended.err
+    assert "what the tools of shop run is your own code: name its files here" in ended.err
 
 
 async def test_a_call_without_a_name_or_of_no_shape_tells_the_model(

@@ -339,15 +339,12 @@ async def test_code_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path:
     found = await ci_evals(tmp_path, "validate")
     said = (
         "skip_unchanged: agent is your own code: "
-        "name its files in `paths`, or changes to them are skipped"
+        "name its files here, or changes to them are skipped"
     )
     assert (found.code, said in found.err) == (2, True)
     (tmp_path / "agent.py").touch()
-    write_suite(tmp_path, providers=[agent], skip_unchanged=True, paths=["agent.py"])
+    write_suite(tmp_path, providers=[agent], skip_unchanged=["agent.py"])
     assert (await ci_evals(tmp_path, "validate")).code == 0
-    write_suite(tmp_path, providers=[agent], paths=["agent.py"])
-    found = await ci_evals(tmp_path, "validate")
-    assert "paths: only used with `skip_unchanged: true`, which is not set" in found.err
 
 
 async def test_a_service_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path: Path) -> None:
@@ -363,10 +360,10 @@ async def test_a_service_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_
     assert await problems(tmp_path, providers=[model], skip_unchanged=True) == [
         (
             "skip_unchanged: the service of bot is your own code: "
-            "name its files in `paths`, or changes to them are skipped"
+            "name its files here, or changes to them are skipped"
         )
     ]
-    assert not await problems(tmp_path, providers=[model], skip_unchanged=True, paths=["app.py"])
+    assert not await problems(tmp_path, providers=[model], skip_unchanged=["app.py"])
 
 
 async def test_paths_that_fit_no_file_are_told(tmp_path: Path) -> None:
@@ -375,14 +372,12 @@ async def test_paths_that_fit_no_file_are_told(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     folder = tmp_path / "evals"
     good = ["../src", "../src/**", "../src/*.py", "/src/bot/", "/uv.lock", "*.md", "/**/*.py"]
-    assert not await problems(folder, skip_unchanged=True, paths=good)
-    found = await problems(
-        folder, skip_unchanged=True, paths=["src", *good, "../src/*.ts", "/uv.lok"]
-    )
+    assert not await problems(folder, skip_unchanged=good)
+    found = await problems(folder, skip_unchanged=["src", *good, "../src/*.ts", "/uv.lok"])
     assert found == [
-        f"paths[0]: 'src' matches no file (looked in {folder})",
-        f"paths[8]: '../src/*.ts' matches no file (looked in {folder})",
-        "paths[9]: '/uv.lok' matches no file (looked in the root of the repository)",
+        f"skip_unchanged[0]: 'src' matches no file (looked in {folder})",
+        f"skip_unchanged[8]: '../src/*.ts' matches no file (looked in {folder})",
+        "skip_unchanged[9]: '/uv.lok' matches no file (looked in the root of the repository)",
     ]
 
 

@@ -445,13 +445,12 @@ async def test_a_pull_request_that_touches_nothing_of_the_suite_ends_green_at_on
     settings = {
         "expect": [{"contains": "the lake"}],
         "prompts": [{"file": "prompts/polite.txt"}],
-        "paths": ["src/**"],
+        "skip_unchanged": ["src/**"],
     }
     write_suite(
         repository.folder,
         {"file": "cases/*.jsonl"},
         providers=[provider],
-        skip_unchanged=True,
         **settings,
     )
     job = await repository.pull_request(RED)
