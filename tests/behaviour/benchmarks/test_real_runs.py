@@ -124,12 +124,12 @@ def test_the_docs_have_the_figures_of_a_hundred_pull_requests() -> None:
     columns = [shares_of(row[column] for row in quiet) for column in (2, 4, 5, 6)]
     red, fall, bootstrap, flip = columns
     false_names = sum(int(row[-1]) for row in quiet)
-    assert f"{span(red)} are red in each of seven, with {false_names} false name in 700" in page
-    assert f"A fall of 5 points is red in {span(fall)} of them, a bootstrap in" in page
     assert (
-        f"a bootstrap in {span(bootstrap).removesuffix(' %')}, a flip in up to {max(flip):.0f}."
+        f"For each of seven systems, {span(red)} are red, with {false_names} false name in 700"
         in page
     )
+    assert f'The rule "more than 5 points" is red in {span(fall)}, a bootstrap in' in page
+    assert f"a bootstrap in {span(bootstrap)}, a flip in up to {max(flip):.0f} %." in page
 
     changed = tables["one system replaced by another"]
     changes = {row[0]: int(row[1].split()[0]) for row in changed}
@@ -139,7 +139,7 @@ def test_the_docs_have_the_figures_of_a_hundred_pull_requests() -> None:
     tens = [row for row in changed if changes[row[0]] == -10]
     fall, bootstrap = (shares_of(row[column] for row in tens) for column in (4, 5))
     seen = f"red in {span(fall)}, and a bootstrap in {span(bootstrap)}".removesuffix(" %")
-    assert f"a fall of 5 points is {seen}: real changes" in page
+    assert f'the rule "more than 5 points" is {seen}: real changes' in page
     for gain, least, most in (("10 points", 10, 10), ("21 to 31 points", 21, 31)):
         shares = shares_of(row[2] for row in changed if least <= changes[row[0]] <= most)
         assert f"gain {gain} {span(shares)}" in page
