@@ -579,6 +579,8 @@ def facts(summary: Summary) -> Iterator[str]:
     yield from repeats_made(report)
     if report.spent.total_usd is not None:
         cost, lack = _total_cost(report), _unpriced_text(report)
+        if report.confirmation is not None and report.spent.confirming:
+            cost += " in all"
         if lack:
             cost += f" ({lack})"
         yield cost
