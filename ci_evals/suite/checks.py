@@ -581,7 +581,7 @@ def check_pythonpath(draft: Draft) -> Iterator[Problem]:
     """Find folders of code that do not exist."""
     if draft.settings is None:
         return
-    node = draft.node["pythonpath"]
+    node = draft.node["settings"]["pythonpath"]
     places = [node]
     if isinstance(node.value, list | tuple):
         places = list(node.items())

@@ -267,7 +267,7 @@ class _Loader:
         Raises:
             ConfigError: every problem of the suite.
         """
-        folders = self._find_code_folders(node["pythonpath"])
+        folders = self._find_code_folders(node["settings"]["pythonpath"])
         with code_in(folders):
             draft, draft_problems = collect(self._read_draft(node, overrides))
             all_problems = [*problems, *draft_problems]

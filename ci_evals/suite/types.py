@@ -222,6 +222,13 @@ class Settings(Options):
             " graders see all of each."
         ),
     ] = 1_000_000
+    pythonpath: Annotated[
+        NonEmpty | Many[NonEmpty],
+        Field(
+            description="Folders to import your code from; default: pytest's `pythonpath` in"
+            " pyproject.toml, then the repository's root and `src`."
+        ),
+    ] = ()
     seed: Annotated[Int, Field(description="Seed for the order in which cells run.")] = 0
 
 
@@ -332,13 +339,6 @@ class Suite(Options):
             " depends on: true, or the files and folders of your code, which may have `*`."
         ),
     ] = False
-    pythonpath: Annotated[
-        NonEmpty | Many[NonEmpty],
-        Field(
-            description="Folders to import your code from; default: pytest's `pythonpath` in"
-            " pyproject.toml, then the repository's root and `src`."
-        ),
-    ] = ()
     report: OrMapping[ReportOptions] = field(default_factory=ReportOptions)
     settings: OrMapping[Settings] = field(default_factory=Settings)
     folder: Path | str = field(default=Path(), metadata=_SET_BY_LOADER)

@@ -217,7 +217,9 @@ def _missing_module(name: str, folder: Path) -> str:
     places = ", ".join([str(folder), *(os.path.relpath(other, folder) for other in others)])
     remedy = _hint(name, modules)
     if not remedy:
-        remedy = "; install it, as in `pip install -e .`, or name its folder in `pythonpath:`"
+        remedy = (
+            "; install it, as in `pip install -e .`, or name its folder in `settings.pythonpath`"
+        )
     return f"there is no module {name!r} in {places} or installed{remedy}"
 
 

@@ -123,7 +123,9 @@ async def test_a_suite_names_the_folders_of_its_code(
     graders = "def is_polite(output): return 'hello' in output\n"
     write_files(tmp_path, {"app/code/agent.py": AGENT, "app/code/graders.py": graders})
     write_files(tmp_path, {"lib/words.py": "", "pyproject.toml": ""})
-    write_evals(tmp_path, expect=[{"python": "graders:is_polite"}], pythonpath=pythonpath)
+    write_evals(
+        tmp_path, expect=[{"python": "graders:is_polite"}], settings={"pythonpath": pythonpath}
+    )
     assert (await answer_of(tmp_path)).endswith("app/code/agent.py")
 
 
@@ -172,7 +174,7 @@ async def test_code_outside_of_the_repository_is_found_only_where_it_is_named(
     ended = await ci_evals(tmp_path / "inner/evals", "validate")
     assert ended.code == 2
     assert "target: there is no module 'agent' in" in ended.err
-    write_evals(tmp_path / "inner", pythonpath="../..")
+    write_evals(tmp_path / "inner", settings={"pythonpath": "../.."})
     assert (await ci_evals(tmp_path / "inner/evals", "run")).code == 0
 
 
@@ -183,7 +185,7 @@ async def test_a_module_that_is_not_found_is_told_with_the_ways_out(tmp_path: Pa
     assert ended.code == 2
     assert (
         f"there is no module 'agent' in {tmp_path / 'evals'}, .., ../src or installed;"
-        " install it, as in `pip install -e .`, or name its folder in `pythonpath:`"
+        " install it, as in `pip install -e .`, or name its folder in `settings.pythonpath`"
     ) in " ".join(ended.err.split())
     write_evals(tmp_path, "agents:answer")
     write_files(tmp_path, {"agent.py": AGENT})
@@ -193,11 +195,11 @@ async def test_a_module_that_is_not_found_is_told_with_the_ways_out(tmp_path: Pa
 
 async def test_a_folder_that_does_not_exist_is_a_problem(tmp_path: Path) -> None:
     write_files(tmp_path, {"agent.py": AGENT})
-    write_evals(tmp_path, pythonpath=["..", "../scr"])
+    write_evals(tmp_path, settings={"pythonpath": ["..", "../scr"]})
     ended = await ci_evals(tmp_path / "evals", "validate")
     assert ended.code == 2
     assert "pythonpath[1]: there is no folder '../scr' (looked in " in ended.err
-    write_evals(tmp_path, pythonpath=7)
+    write_evals(tmp_path, settings={"pythonpath": 7})
     ended = await ci_evals(tmp_path / "evals", "validate")
     assert ended.code == 2
     assert "pythonpath: expected" in ended.err

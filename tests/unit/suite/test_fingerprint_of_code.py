@@ -153,9 +153,9 @@ def test_a_package_that_is_installed_from_the_repository_counts_as_its_source(
 
 def test_a_folder_that_the_suite_names_counts_without_a_repository(tmp_path: Path) -> None:
     write_files(tmp_path, {"lib/checks.py": f"import words\n{JUDGE}", "lib/words.py": ""})
-    before = judgement(tmp_path / "evals", PYTHON, pythonpath="../lib")
+    before = judgement(tmp_path / "evals", PYTHON, settings={"pythonpath": "../lib"})
     write_files(tmp_path, {"lib/words.py": "word = 'Lyon'"})
-    assert judgement(tmp_path / "evals", PYTHON, pythonpath="../lib") != before
+    assert judgement(tmp_path / "evals", PYTHON, settings={"pythonpath": "../lib"}) != before
 
 
 def test_it_is_the_same_in_every_checkout_and_with_every_line_ending(tmp_path: Path) -> None:

@@ -197,7 +197,8 @@ def test_no_problem_waits_for_another_to_be_mended(project: Project) -> None:
         "10: cases[1]: unknown key 'tagz', did you mean 'tags'?",
         (
             f"11: cases[2].expect[0].python: there is no module 'nomod' in {project.folder} or "
-            "installed; install it, as in `pip install -e .`, or name its folder in `pythonpath:`"
+            "installed; install it, as in `pip install -e .`, or name its folder in "
+            "`settings.pythonpath`"
         ),
         "14: gate.min_pass_rate: expected a number <= 1, got 90: 90 % is written 0.9",
         "14: gate.providers: unknown provider 'b', known: a",
