@@ -23,7 +23,7 @@ from ci_evals.suite.nodes import Node, Reading, collect
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.problems import check, once_per_cause, resolve_texts, try_check, unknown
 from ci_evals.suite.providers import ProviderList, ProviderReader
-from ci_evals.suite.types import Against, CheckedSuite, Suite, Sweep
+from ci_evals.suite.types import Against, CheckedSuite, Suite
 from ci_evals.suite.yaml import Lines, parse, read_text
 from ci_evals.user_code.folders import CodeFolders, code_in, find_code_folders
 
@@ -276,7 +276,7 @@ class _Loader:
         if all_problems or draft.settings is None:
             raise ConfigError(once_per_cause(_in_file_order(all_problems)))
         suite = self._complete(draft, draft.settings, node.value, folders)
-        # The draft has selected the providers already, under the names of their sweeps.
+        # The draft has selected the providers already, under the names of their grids.
         suite = apply_overrides(suite, replace(overrides, providers=None))
         too_many_runs = list(check_size(suite, node, overrides))
         if too_many_runs:
@@ -301,11 +301,8 @@ class _Loader:
         node, settings = yield from self._read_settings(written)
         providers, judges = ProviderList(node["providers"]), ProviderList(node["judges"])
         if "providers" in node:
-            sweeps: Sequence[Sweep] = ()
-            if "variants" in node:
-                sweeps = try_check(list[Sweep], node["variants"]) or ()
             providers = yield from self.provider_reader.read_list(
-                node["providers"], overrides.providers, sweeps, node["variants"]
+                node["providers"], overrides.providers
             )
         if node["judges"].value:
             judges = yield from self.judge_reader.read_list(node["judges"])

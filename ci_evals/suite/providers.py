@@ -1,4 +1,4 @@
-"""Reads the entries of `providers` and `judges`, with their keys, names and sweeps."""
+"""Reads the entries of `providers` and `judges`, with their keys, names and grids."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +17,11 @@ from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node, Reading, collect
 from ci_evals.suite.problems import check, is_object, resolve_texts, unknown
-from ci_evals.suite.types import Sweep
+from ci_evals.suite.types import Grid
 from ci_evals.suite.yaml import Lines
 from ci_evals.user_code.targets import missing_target, target_parts
 
-MAX_POINTS = 1000  # of a sweep
+MAX_POINTS = 1000  # of a grid
 _SURELY = 0.75  # similarity at which `opnai:gpt` is no module
 _EXPECTED = "expected a provider, a function, or an object with a method `answer`"
 
@@ -164,37 +164,39 @@ class ProviderReader:
     interpolation: Interpolation
 
     def read_list(
-        self,
-        node: Node,
-        selection: Sequence[str] | None = None,
-        sweeps: Sequence[Sweep] = (),
-        sweeps_node: Node | None = None,
+        self, node: Node, selection: Sequence[str] | None = None
     ) -> Reading[ProviderList]:
         """Read the entries of a list, each with its own problems.
 
         Args:
             node: the list.
             selection: the names of the providers that are selected to run; None for all.
-            sweeps: the sweeps of the suite, each of which turns one provider into several.
-            sweeps_node: the sweeps as they are written.
         """
         if not isinstance(node.value, list | tuple) or not node.value:
             yield node.problem("expected a list with at least one provider")
             return ProviderList(node)
-        entries = [self.read_entry(entry) for entry in node.items()]
-        if not sweeps or sweeps_node is None:
-            return ProviderList(node, entries, selection)
-        points = yield from expand_sweeps(sweeps, sweeps_node, entries)
-        variants: dict[str, list[ProviderEntry]] = {}
-        for entry, nodes in zip(entries, points, strict=True):
-            if nodes is not None:
-                variants[entry.name] = [self.read_entry(variant) for variant in nodes]
+        entries: list[ProviderEntry] = []
+        variants: dict[str, Sequence[str]] = {}
+        for written in node.items():
+            if "grid" not in written:
+                entries.append(self.read_entry(written))
+                continue
+            entry = self.read_entry(_without_grid(written))
+            points = yield from self._read_grid(entry, written["grid"])
+            of_grid = [self.read_entry(point) for point in points]
+            variants[entry.name] = [each.name for each in of_grid]
+            entries += of_grid
         if selection is not None:
             selection = _expand_names(selection, variants)
-        expanded: list[ProviderEntry] = []
-        for entry in entries:
-            expanded += variants.get(entry.name, [entry])
-        return ProviderList(node, expanded, selection)
+        return ProviderList(node, entries, selection)
+
+    def _read_grid(self, entry: ProviderEntry, node: Node) -> Reading[Sequence[Node]]:
+        """Return the nodes of a provider's variants; the provider itself if its grid is wrong."""
+        node = yield from self.interpolation.fill(node)
+        grid = yield from check(Grid, node)
+        if grid is None:
+            return [entry.node]
+        return (yield from _expand_grid(entry, resolve_texts(grid), node))
 
     def read_entry(self, node: Node) -> ProviderEntry:
         """Read one provider."""
@@ -383,77 +385,52 @@ def stage_options(
     return stages
 
 
-# Sweeps (`variants` in the file): an entry of `providers` with every combination of some settings.
+# A grid: an entry of `providers` with every combination of some settings.
 
 
-def expand_sweeps(
-    sweeps: Sequence[Sweep], node: Node, entries: Sequence[ProviderEntry]
-) -> Reading[list[list[Node] | None]]:
-    """Return the nodes of each provider's variants; None for a provider without a sweep.
-
-    Args:
-        sweeps: the sweeps.
-        node: the sweeps as they are written.
-        entries: the providers.
-    """
-    names = [entry.name for entry in entries]
-    for index, sweep in enumerate(sweeps):
-        if sweep.provider not in names:
-            text = unknown("provider", sweep.provider, names)
-            yield node[index]["provider"].problem(text)
-    expanded = []
-    for entry in entries:
-        points: list[Node] | None = None
-        for index, sweep in enumerate(sweeps):
-            if sweep.provider != entry.name:
-                continue
-            if isinstance(entry.node.value, dict):
-                grid = yield from _expand_grid(sweep, entry, node[index]["grid"])
-                points = [*(points or ()), *grid]
-            else:
-                remedy = "write this provider as the mapping of the YAML, or each variant by itself"
-                text = f"{entry.name} is an object: {remedy}"
-                yield node[index]["provider"].problem(text)
-        expanded.append(points)
-    return expanded
+def _without_grid(node: Node) -> Node:
+    return node.with_value({key: value for key, value in node.value.items() if key != "grid"})
 
 
-def _expand_names(
-    names: Sequence[str], variants: Mapping[str, Sequence[ProviderEntry]]
-) -> list[str]:
-    """Replace the name of each provider that has a sweep by the names of its variants."""
+def _expand_names(names: Sequence[str], variants: Mapping[str, Sequence[str]]) -> list[str]:
+    """Replace the name of each provider that has a grid by the names of its variants."""
     expanded: list[str] = []
     for name in names:
-        if name in variants:
-            expanded += [variant.name for variant in variants[name]]
-        else:
-            expanded.append(name)
+        expanded += variants.get(name, [name])
     return expanded
 
 
-def _expand_grid(sweep: Sweep, entry: ProviderEntry, grid: Node) -> Reading[list[Node]]:
-    """Return a provider with every combination of the grid's values."""
+def _expand_grid(
+    entry: ProviderEntry, grid: Mapping[str, Sequence[Any]], node: Node
+) -> Reading[list[Node]]:
+    """Return a provider with every combination of the grid's values.
+
+    Args:
+        entry: the provider without its grid.
+        grid: the values by the key of a setting.
+        node: the grid as it is written.
+    """
     places: dict[str, tuple[str, ...]] = {}
-    for key in sweep.grid:
+    for key in grid:
         place = _place_in_provider(key, entry.node)
         if place is None:
             cls = PROVIDERS[entry.node.value["type"]]
             text = unknown("setting", key.partition(".")[0], sorted(keys_of(cls)))
-            yield Problem(grid.file, grid[key].line, grid.path, text)
+            yield Problem(node.file, node[key].line, node.path, text)
         else:
             places[key] = place
-    if prod(map(len, sweep.grid.values())) > MAX_POINTS:
-        yield grid.problem(f"more than {MAX_POINTS} variants: leave out some values")
+    if prod(map(len, grid.values())) > MAX_POINTS:
+        yield node.problem(f"more than {MAX_POINTS} variants: leave out some values")
         return []
-    if len(places) < len(sweep.grid):
+    if len(places) < len(grid):
         return []
     points = []
-    for values in product(*sweep.grid.values()):
+    for values in product(*grid.values()):
         point = entry.node
         labels = [entry.name]
-        for key, value in zip(sweep.grid, values, strict=True):
-            point = _set(point, places[key], value, grid[key].line)
-            labels.append(f"{places[key][-1]}={_label(value, sweep.grid[key])}")
+        for key, value in zip(grid, values, strict=True):
+            point = _set(point, places[key], value, node[key].line)
+            labels.append(f"{places[key][-1]}={_label(value, grid[key])}")
         points.append(_set(point, ("name",), " ".join(labels), entry.node["name"].line))
     return points
 

@@ -15,7 +15,7 @@ from ci_evals.providers.base import PROVIDERS
 from ci_evals.registry import FORMATS
 from ci_evals.suite.expectations import NEGATION
 from ci_evals.suite.keys import keys_of
-from ci_evals.suite.types import CaseFiles, CaseFunction, PromptTemplate, Suite, TaskFolders
+from ci_evals.suite.types import CaseFiles, CaseFunction, Grid, PromptTemplate, Suite, TaskFolders
 
 Schema = dict[str, Any]
 
@@ -93,6 +93,7 @@ def suite_schema() -> Schema:
     for kind, provider in PROVIDERS.loadable():
         definition = _define(provider, shared, "provider.")
         _add_type(definition, kind)
+        definition["properties"]["grid"] = TypeAdapter(Grid).json_schema()
         definition["required"] = ["type", *definition.get("required", ())]
         definitions[f"provider.{provider.__name__}"] = definition
     del shared["provider.Fixture"]  # the same as `Fixture` of suites and cases

@@ -102,21 +102,14 @@ class ReportOptions(Options):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep(Options):
-    """A provider that is compared with itself under other settings: every combination of the grid's
-    values.
-    """
-
-    provider: Annotated[Name, Field(description="The name of an entry of `providers`.")]
-    grid: Annotated[
-        Mapping[Name, OneOrMore[Any]],
-        MinLen(1),
-        Field(
-            description="Settings or params by name (`params.a.b` goes deeper),"
-            " each with its values."
-        ),
-    ]
+Grid = Annotated[
+    dict[Name, OneOrMore[Any]],
+    MinLen(1),
+    Field(
+        description="Compare the provider under all combinations of these settings or params"
+        " (`params.a.b` goes deeper), each with its values."
+    ),
+]
 
 
 ColumnNames = Annotated[
@@ -295,10 +288,6 @@ class Suite(Options):
     judges: Annotated[
         Any, Field(description="Models that only graders use; not columns of the matrix.")
     ] = ()
-    variants: Annotated[
-        Many[OrMapping[Sweep]],
-        Field(description="Providers to compare under several settings."),
-    ] = ()
     prompts: Annotated[
         Any, Field(description="Templates to compare; none: a case's input is sent as it is.")
     ] = ()
@@ -384,7 +373,7 @@ def variants_of(
 class CheckedSuite(Suite):
     """A checked suite as the engine reads it, with every default filled in.
 
-    Sweeps are expanded into `providers`, and the suite's `expect` is part of each case's.
+    Grids are expanded into `providers`, and the suite's `expect` is part of each case's.
 
     Args:
         file: the config as the user named it.

@@ -64,7 +64,6 @@ SECTIONS = {
     "Task folders": "TaskFolders",
     "Prompts": "PromptTemplate",
     "Fixtures": "Fixture",
-    "Variants": "Sweep",
     "Gate": "Gate",
     "Tag rules": "TagRule",
     "Budget": "Budget",
@@ -475,7 +474,7 @@ def test_every_suite_in_the_docs_loads(block: Block, project: Path) -> None:
     config.write_text(block.text, encoding="utf-8")
     keys = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"}
     suite = load_suite(config, dict.fromkeys(keys, "sk-not-a-real-one"))
-    assert len(suite.providers) == len(written["providers"])
+    assert len(suite.providers) >= len(written["providers"]), "a grid makes several of one"
     assert len(suite.judges) == len(written.get("judges", ()))
 
 

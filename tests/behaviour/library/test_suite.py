@@ -104,13 +104,6 @@ async def test_texts_are_cases_and_run_times_each_in_one_call() -> None:
     ]
 
 
-def test_a_sweep_over_an_object_is_told() -> None:
-    (told,) = problems(variants=[{"provider": "echo", "grid": {"retries": [0, 1]}}])
-    assert told.startswith(
-        "variants[0].provider: echo is an object: write this provider as the mapping"
-    )
-
-
 @pytest.mark.parametrize("package", [ci_evals, graders, providers])
 def test_type_checkers_see_the_names_that_there_are(package: ModuleType) -> None:
     tree = ast.parse(Path(str(package.__file__)).read_text("utf-8"))
@@ -144,8 +137,7 @@ def test_a_suite_takes_every_key_of_a_file() -> None:
 async def test_variants_and_formats_are_those_of_a_file(tmp_path: Path) -> None:
     suite = Suite(
         cases=["one"],
-        providers=[{"name": "mock", "type": "mock"}],
-        variants=[{"provider": "mock", "grid": {"default": ["a one", "a two"]}}],
+        providers=[{"name": "mock", "type": "mock", "grid": {"default": ["a one", "a two"]}}],
         expect=[Contains("one")],
         report={"formats": ["junit"]},
     )

@@ -74,16 +74,6 @@ def test_a_url_is_a_service(project: Project) -> None:
     assert (provider.kind, provider.url) == ("http", "https://bot.example/chat")  # type: ignore[attr-defined]  # of `http`
 
 
-def test_a_short_provider_may_be_swept(project: Project) -> None:
-    grid = {"params.temperature": [0, 1]}
-    project.suite(providers=["openai:gpt"], variants=[{"provider": "openai:gpt", "grid": grid}])
-    suite = project.load({"OPENAI_API_KEY": "k"})
-    assert [provider.name for provider in suite.providers] == [
-        "openai:gpt temperature=0",
-        "openai:gpt temperature=1",
-    ]
-
-
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
