@@ -40,7 +40,7 @@ def read_chat(value: Any) -> list[Message]:
     """
     value = decode(value)
     if isinstance(value, dict):
-        value = value.get("messages")
+        value = _first(value, "messages", "contents")  # contents: Google's
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
         value = value[0]  # LangChain records batches, which have one chat
     if not isinstance(value, list):
@@ -86,6 +86,8 @@ def answer_in(value: Any) -> str | None:
             return _text_of_message(message)
         case {"generations": [[{"text": str(text)}, *_], *_]}:
             return text
+        case {"content": {"role": _, "parts": _} as message}:  # Google's
+            return _text_of_message(message)
     chat = read_chat(decoded)
     if chat:
         return chat[-1].text
@@ -94,6 +96,9 @@ def answer_in(value: Any) -> str | None:
     message = _read_message(value)
     if message is not None:
         return message.text
+    match value:
+        case [{"text": str()}, *_]:  # what a tool of Bedrock or of MCP returned
+            return _text_of_message({"role": "tool", "content": value})
     if isinstance(value, dict) and len(value) == 1:
         ((name, inner),) = value.items()
         if name in _ANSWERS:
@@ -129,21 +134,60 @@ def _read_message(value: Any) -> Message | None:
     if isinstance(parts, str):
         texts.append(parts)
     for part in _items(parts):
-        match part:
-            case str(text) | {"text": str(text)} | {"message_content": {"text": str(text)}}:
-                texts.append(text)
-            case {"type": "text", "content": str(text)}:
-                texts.append(text)
-            case {"type": "tool_call"}:
-                calls.append(_read_call(part))
-            case {"type": "tool_call_response", "id": id_}:
-                call_id = id_
-                result = _first(part, "response", "result")
-                texts.append(answer_in(result) or "")
+        text = _text_of_part(part)
+        if text is not None:
+            texts.append(text)
+        call = _call_in_part(part)
+        if call is not None:
+            calls.append(call)
+        call_id = _id_of_result(part) or call_id
     if call_id is not None:
         call_id = str(call_id)
     named_calls = tuple(call for call in calls if call.name)
     return Message(role, "\n".join(texts), named_calls, call_id)
+
+
+def _text_of_part(part: Any) -> str | None:
+    """Return the text of a part of a message, or what a tool returned; None for any other part."""
+    match part:
+        case str(text) | {"text": str(text)} | {"message_content": {"text": str(text)}}:
+            return text
+        case {"type": "text", "content": str(text)}:
+            return text
+        case {"type": "tool_call_response"}:
+            return answer_in(_first(part, "response", "result")) or ""
+        case {"type": "tool-result", "output": {"type": "text" | "json", "value": result}}:
+            return answer_in(result) or ""
+        case {"type": "tool-result"}:  # the Vercel AI SDK's
+            return answer_in(_first(part, "output", "result")) or ""
+        case {"toolResult": {"content": result}}:  # Bedrock's
+            return answer_in(result) or ""
+        case {"functionResponse": {"response": result}} | {
+            "function_response": {"response": result}
+        }:  # Google's
+            return answer_in(result) or ""
+    return None
+
+
+def _call_in_part(part: Any) -> ToolCall | None:
+    match part:
+        case {"type": "tool_call" | "tool-call"}:
+            return _read_call(part)
+        case {"toolUse": call} | {"functionCall": call} | {"function_call": call}:
+            return _read_call(call)
+    return None
+
+
+def _id_of_result(part: Any) -> Any:
+    """Return the id of the call whose result a part is; None for any other part."""
+    match part:
+        case {"type": "tool_call_response", "id": id_} | {"type": "tool-result", "toolCallId": id_}:
+            return id_
+        case {"toolResult": {"toolUseId": id_}}:
+            return id_
+        case {"functionResponse": {"id": id_}} | {"function_response": {"id": id_}}:
+            return id_
+    return None
 
 
 def _read_call(value: Any) -> ToolCall:
@@ -157,15 +201,17 @@ def _read_call(value: Any) -> ToolCall:
             function = inner
     if not isinstance(function, dict):
         return ToolCall("")
-    arguments = _first(function, "arguments", "args") or {}
+    arguments = _first(function, "arguments", "args", "input") or {}
     if isinstance(arguments, str):
         arguments = read_arguments(arguments)
     elif not isinstance(arguments, dict):
         arguments = json.dumps(arguments, default=str)
-    id_ = value.get("id")
+    id_ = None
+    if isinstance(value, dict):
+        id_ = _first(value, "id", "toolCallId", "toolUseId")
     if id_ is not None:
         id_ = str(id_)
-    return ToolCall(str(function.get("name") or ""), arguments, id_)
+    return ToolCall(str(_first(function, "name", "toolName") or ""), arguments, id_)
 
 
 def _first(value: Mapping[str, Any], *names: str) -> Any:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from ci_evals.errors import StorageError
-from ci_evals.providers.chats import answer_in, decode
+from ci_evals.providers.chats import answer_in
+from ci_evals.providers.emitters import documents_of, emitter_name, read_attributes
 from ci_evals.providers.spans import Span
 
 EXPECTED = "OTLP JSON (`resourceSpans`), or spans exported from Phoenix, Langfuse or LangSmith"
-_DETAILS = "gen_ai.client.inference.operation.details"
-"""The event that has the question and the answer if the span does not."""
 _MAX_BYTES = 200_000_000
 _MAX_DEPTH = 20
 _HOLDERS = ("data", "spans", "traces", "runs", "items")
@@ -146,11 +145,14 @@ def _otlp_spans(document: Mapping[str, Any]) -> Iterator[Span]:
     for resource in mappings_in(document, "resourceSpans"):
         shared = _attributes(mapping_in(resource, "resource"))
         for scope in mappings_in(resource, "scopeSpans"):
+            scope_name = str(mapping_in(scope, "scope").get("name") or "")
             for span in mappings_in(scope, "spans"):
-                attributes = shared | _attributes(span)
-                for event in mappings_in(span, "events"):
-                    if event.get("name") == _DETAILS:
-                        attributes |= _attributes(event)
+                events = [
+                    (str(event.get("name")), _attributes(event))
+                    for event in mappings_in(span, "events")
+                ]
+                own = _attributes(span)
+                attributes = read_attributes(shared | own, events)
                 yield Span(
                     trace_id=str(span.get("traceId")),
                     span_id=str(span.get("spanId")),
@@ -160,6 +162,7 @@ def _otlp_spans(document: Mapping[str, Any]) -> Iterator[Span]:
                     start_ns=_nanoseconds(span.get("startTimeUnixNano")),
                     end_ns=_nanoseconds(span.get("endTimeUnixNano")),
                     error=_error_of(span, attributes),
+                    emitter=emitter_name(own, scope_name),
                 )
 
 
@@ -216,6 +219,10 @@ def _openinference_span(row: Mapping[str, Any]) -> Span:
             attributes |= _flatten({key.removeprefix("attributes."): value})
     if row.get("span_kind"):
         attributes.setdefault("openinference.span.kind", row["span_kind"])
+    events = [
+        (str(event.get("name")), mapping_in(event, "attributes"))
+        for event in mappings_in(row, "events")
+    ]
     status = mapping_in(row, "status")
     error = None
     if "ERROR" in (row.get("status_code"), status.get("status_code")):
@@ -226,10 +233,11 @@ def _openinference_span(row: Mapping[str, Any]) -> Span:
         span_id=str(context.get("span_id", row.get("context.span_id"))),
         parent_id=_id_or_none(row.get("parent_id")),
         name=str(row.get("name") or ""),
-        attributes=attributes,
+        attributes=read_attributes(attributes, events),
         start_ns=_time(row.get("start_time")),
         end_ns=_time(row.get("end_time")),
         error=error,
+        emitter=emitter_name(attributes, ""),
     )
 
 
@@ -250,7 +258,7 @@ def _langfuse_spans(row: Mapping[str, Any]) -> Iterator[Span]:
         **_langfuse_usage(row),
     }
     if kind == "RETRIEVER":
-        attributes |= _documents_of(row.get("output"))
+        attributes |= documents_of(row.get("output"))
     error = None
     if row.get("level") == "ERROR":
         error = str(_first(row, "statusMessage", "status_message") or "failed")
@@ -264,6 +272,7 @@ def _langfuse_spans(row: Mapping[str, Any]) -> Iterator[Span]:
         start_ns=start,
         end_ns=_time(_first(row, "endTime", "end_time")) or start,
         error=error,
+        emitter="Langfuse",
     )
     for observation in mappings_in(row, "observations"):
         if isinstance(observation.get("id"), str):
@@ -312,7 +321,7 @@ def _langsmith_spans(
         "output.value": answer_in(run.get("outputs") or None),
     }
     if kind == "RETRIEVER":
-        attributes |= _documents_of(mapping_in(run, "outputs").get("documents"))
+        attributes |= documents_of(mapping_in(run, "outputs").get("documents"))
     error = None
     if run.get("error"):
         error = str(run["error"])
@@ -325,6 +334,7 @@ def _langsmith_spans(
         start_ns=_time(run.get("start_time")),
         end_ns=_time(run.get("end_time")),
         error=error,
+        emitter="LangSmith",
     )
     for child in mappings_in(run, "child_runs"):
         yield from _langsmith_spans(child, trace_id, id_)
@@ -385,22 +395,6 @@ def _flatten(values: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
         else:
             flat[str(key)] = value
     return flat
-
-
-def _documents_of(output: Any) -> dict[str, Any]:
-    """Return the documents of a retriever as attributes of OpenInference."""
-    documents = decode(output)
-    if isinstance(documents, dict):
-        documents = documents.get("documents")
-    attributes = {}
-    if isinstance(documents, list):
-        for index, document in enumerate(documents):
-            text = document
-            if isinstance(document, dict):
-                text = _first(document, "page_content", "pageContent", "content", "text")
-            if isinstance(text, str):
-                attributes[f"retrieval.documents.{index}.document.content"] = text
-    return attributes
 
 
 def _as_text(value: Any) -> str | None:

@@ -4,7 +4,7 @@ and OpenInference.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,19 +12,30 @@ from ci_evals.model.response import Message, Passage, Response, Step, StepKind, 
 from ci_evals.providers.answer import as_context, as_steps
 from ci_evals.providers.chats import answer_in, decode, question_in, read_chat
 
-_MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")
+_OPERATIONS: Mapping[str, StepKind] = {
+    "chat": "model_request",
+    "text_completion": "model_request",
+    "generate_content": "model_request",
+    "execute_tool": "tool_call",
+    "invoke_agent": "agent",
+}
 _KINDS: Mapping[str, StepKind] = {
     "LLM": "model_request",
     "TOOL": "tool_call",
     "AGENT": "agent",
 }
+_DETAIL_KINDS = frozenset(
+    ("EMBEDDING", "EVALUATOR", "GUARDRAIL", "MERGED", "RERANKER", "RETRIEVER", "TOOL")
+)
 _MAX_DEPTH = 20
 _MAX_TOKENS = 1e15  # a larger count is an error of whoever wrote it
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span. Times are in nanoseconds since 1970; `error` is None if it did not fail."""
+    """One span. Times are in nanoseconds since 1970; `error` is None if it did not fail;
+    `emitter` names what wrote it.
+    """
 
     trace_id: str
     span_id: str
@@ -34,18 +45,21 @@ class Span:
     start_ns: int
     end_ns: int
     error: str | None = None
+    emitter: str = ""
 
     @property
     def kind(self) -> StepKind | None:
         """The kind of step; None if the span is not a step."""
-        operation = self.attributes.get("gen_ai.operation.name")
-        if operation in _MODEL_OPERATIONS:
-            return "model_request"
-        if operation == "execute_tool":
-            return "tool_call"
-        if operation == "invoke_agent":
-            return "agent"
-        return _KINDS.get(str(self.attributes.get("openinference.span.kind")))
+        kind = str(self.attributes.get("openinference.span.kind") or "UNKNOWN").upper()
+        if kind != "UNKNOWN":  # what Phoenix writes for the spans of others
+            return _KINDS.get(kind)
+        return _OPERATIONS.get(str(self.attributes.get("gen_ai.operation.name")))
+
+    @property
+    def is_detail(self) -> bool:
+        """True if the input and the output are not those of the app or of a model."""
+        kind = str(self.attributes.get("openinference.span.kind")).upper()
+        return kind in _DETAIL_KINDS or self.kind == "tool_call"
 
     @property
     def agent_name(self) -> str:
@@ -88,11 +102,13 @@ def steps_of(spans: Sequence[Span]) -> tuple[Step, ...]:
         ValueError: there are too many steps.
     """
     by_id = {span.span_id: span for span in spans}
+    agents = _agents_around(by_id)
     steps = []
     for span in _in_order(spans):
         kind = span.kind
-        if kind is not None:
-            steps.append(_step(span, kind, by_id))
+        if kind is None or _repeats_request(span, by_id.get(span.parent_id or "")):
+            continue
+        steps.append(_step(span, kind, agents))
     return as_steps(steps)
 
 
@@ -138,11 +154,13 @@ def attribute(spans: Sequence[Span], names: Sequence[str]) -> str | None:
 def question_of(spans: Sequence[Span]) -> str | None:
     """Return the input or the last user message of the first span that has one."""
     for span in _in_order(spans):
+        if span.is_detail:
+            continue
         value = span.attributes.get("input.value")
+        question = question_in(value)
+        if isinstance(question, str):
+            return question
         if isinstance(value, str):
-            question = question_in(value)
-            if isinstance(question, str):
-                return question
             return value
         for message in reversed(input_messages(span)):
             if message.role == "user" and message.text:
@@ -217,12 +235,21 @@ def _in_order(spans: Sequence[Span]) -> list[Span]:
     return sorted(spans, key=lambda span: span.start_ns)
 
 
-def _step(span: Span, kind: StepKind, by_id: Mapping[str, Span]) -> dict[str, Any]:
+def _repeats_request(span: Span, parent: Span | None) -> bool:
+    """Return True for a request that is inside the same request: agents and the SDKs that they
+    call may both be instrumented.
+    """
+    if parent is None or span.kind != "model_request" or parent.kind != "model_request":
+        return False
+    return _usage(parent.attributes) is not None or _usage(span.attributes) is None
+
+
+def _step(span: Span, kind: StepKind, agents: Mapping[str, Span | None]) -> dict[str, Any]:
     step: dict[str, Any] = {
         "kind": kind,
         "error": span.error,
         "duration_s": max(0, span.end_ns - span.start_ns) / 1e9,
-        "agent": _sub_agent(span, by_id),
+        "agent": _sub_agent(span, agents),
     }
     if kind == "tool_call":
         name = span.first_text("gen_ai.tool.name", "tool.name")
@@ -231,6 +258,8 @@ def _step(span: Span, kind: StepKind, by_id: Mapping[str, Span]) -> dict[str, An
             "gen_ai.tool.call.arguments", "tool.parameters", "input.value"
         )
         step["result"] = span.first_text("gen_ai.tool.call.result", "output.value")
+        if span.attributes.get("gen_ai.tool.status") == "error":  # Strands
+            step["error"] = span.error or step["result"] or "failed"
     elif kind == "agent":
         step["name"] = span.agent_name
     else:
@@ -241,23 +270,35 @@ def _step(span: Span, kind: StepKind, by_id: Mapping[str, Span]) -> dict[str, An
     return step
 
 
-def _sub_agent(span: Span, by_id: Mapping[str, Span]) -> str | None:
+def _sub_agent(span: Span, agents: Mapping[str, Span | None]) -> str | None:
     """Return the name of the agent around a span, if that agent is inside another one."""
-    agents = [each for each in _ancestors(span, by_id) if each.kind == "agent"]
-    if len(agents) > 1:
-        return agents[0].agent_name
-    return None
+    agent = agents[span.span_id]
+    if agent is None or agents[agent.span_id] is None:
+        return None
+    return agent.agent_name
 
 
-def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
-    seen = {span.span_id}  # spans of a file are untrusted, and could be each other's parents
-    while True:
-        parent = by_id.get(span.parent_id or "")
-        if parent is None or parent.span_id in seen:
-            return
-        seen.add(parent.span_id)
-        yield parent
-        span = parent
+def _agents_around(by_id: Mapping[str, Span]) -> dict[str, Span | None]:
+    """Return the innermost agent around each span, by the span's id.
+
+    Each parent is looked up once, so that a long chain costs no more per span than a short one.
+    """
+    agents: dict[str, Span | None] = {}
+    for span in by_id.values():
+        path = []
+        above: Span | None = span
+        while above is not None and above.span_id not in agents:
+            # Spans of a file are untrusted, and could be each other's parents: this ends the walk.
+            agents[above.span_id] = None
+            path.append(above)
+            above = by_id.get(above.parent_id or "")
+        for inner in reversed(path):
+            parent = by_id.get(inner.parent_id or "")
+            if parent is not None and parent.kind == "agent":
+                agents[inner.span_id] = parent
+            elif parent is not None:
+                agents[inner.span_id] = agents[parent.span_id]
+    return agents
 
 
 def _usage(attributes: Mapping[str, Any]) -> Usage | None:
@@ -282,14 +323,14 @@ def _output(ordered: Sequence[Span]) -> str:
     """Return the output of the outermost span that has one, else the last message of a model."""
     outermost = sorted(ordered, key=lambda span: (span.parent_id is not None, span.start_ns))
     for span in outermost:
-        if span.kind in (None, "agent"):
+        if span.kind in (None, "agent") and not span.is_detail:
             for name in ("output.value", "final_result"):
                 value = answer_in(span.attributes.get(name))
                 if value is not None:
                     return value
     for span in reversed(ordered):
         for message in reversed(_output_messages(span)):
-            if message.text:
+            if message.role == "assistant" and message.text:
                 return message.text
         value = answer_in(span.attributes.get("output.value"))
         if span.kind == "model_request" and value is not None:

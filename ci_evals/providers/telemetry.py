@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import Span as LiveSpan
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.response import Response
+from ci_evals.providers.emitters import read_attributes
 from ci_evals.providers.spans import Span, context_of, steps_of
 
 _Id = tuple[int, int]
@@ -119,7 +120,8 @@ def attach_recorder() -> SpanRecorder:
 
 
 def _plain(span: ReadableSpan) -> Span:
-    attributes = span.attributes or {}
+    events = [(event.name, event.attributes or {}) for event in span.events]
+    attributes = read_attributes(span.attributes or {}, events)
     error = None
     if span.status.status_code is trace.StatusCode.ERROR:
         error = span.status.description or str(attributes.get("error.type") or "failed")

@@ -25,6 +25,7 @@ from ci_evals.plugins.importers.source import Source
 from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.chats import question_in
+from ci_evals.providers.emitters import EMITTERS, advise
 from ci_evals.providers.span_files import EXPECTED, read_documents, spans_in
 from ci_evals.providers.spans import Span, input_messages, response_of, system_prompt
 from ci_evals.redaction import Redactor
@@ -32,14 +33,13 @@ from ci_evals.redaction import Redactor
 _CONFIRM = """\
 Each reference is a recorded answer, right or wrong. Read it and correct it;
 then remove the quarantine of its case."""
-_INNER_KINDS = frozenset({"EMBEDDING", "EVALUATOR", "GUARDRAIL", "RERANKER", "RETRIEVER", "TOOL"})
-"""Spans whose input is not the question to the app."""
 _MAX_LEVELS = 30
 """The maximum depth of an input that is not text; a deeper one becomes its JSON text."""
 _SHORTEST_TYPO = 5
 _LONGEST_TYPO = 40
 """The length of words that may have a typo; shorter or longer ones that differ are distinct."""
 _MAX_WORDINGS = 5
+_MAX_EMITTERS = 3
 _PROMPT_CHARACTERS = 2000
 
 
@@ -116,18 +116,18 @@ def import_traces(paths: Sequence[Path], redactor: Redactor, today: date) -> Sui
         UsageError: a file has something else, or no trace has a question.
     """
     recorded: list[_Trace] = []
-    silent = 0
+    silent: list[Sequence[Span]] = []
     for spans in _read_spans(paths).values():
         trace = _read_trace(spans)
         if trace is None:
-            silent += 1
+            silent.append(spans)
         else:
             recorded.append(_clean(trace, redactor))
     names = ", ".join(path.as_posix() for path in paths)
     if not recorded:
-        traces = number_of(silent, "trace")
-        raise UsageError(f"{names}: no question in {traces}: spans need their inputs")
-    draft = SuiteDraft(number_of(len(recorded) + silent, "trace"))
+        traces = number_of(len(silent), "trace")
+        raise UsageError(f"{names}: no question in {traces}: {'; '.join(_advice(silent))}")
+    draft = SuiteDraft(number_of(len(recorded) + len(silent), "trace"))
     questions = _merge(recorded)
     suite = draft.suite
     suite[YamlComment(NO_PROVIDERS)] = None
@@ -137,9 +137,30 @@ def import_traces(paths: Sequence[Path], redactor: Redactor, today: date) -> Sui
     suite[YamlComment(_CONFIRM)] = None
     suite["cases"] = [_case(question, today) for question in questions]
     if silent:
-        text = f"Without a case: {number_of(silent, 'trace')} whose spans have no question."
-        suite[YamlComment(text)] = None
+        text = f"Without a case: {number_of(len(silent), 'trace')} whose spans have no question."
+        advice = "\n".join(f"- {sentence}." for sentence in _advice(silent))
+        suite[YamlComment(f"{text}\n{advice}")] = None
     return draft
+
+
+def _advice(silent: Iterable[Sequence[Span]]) -> list[str]:
+    """Say what to do about traces without a question, once per emitter of their first spans."""
+    emitters = dict.fromkeys(_emitter_of(spans) for spans in silent)
+    sentences = [advise(one_line(emitter, 80)) for emitter in emitters]
+    if len(sentences) > _MAX_EMITTERS:
+        others = number_of(len(sentences) - _MAX_EMITTERS, "other emitter")
+        sentences[_MAX_EMITTERS:] = [f"and so on for {others}"]
+    return sentences
+
+
+def _emitter_of(spans: Sequence[Span]) -> str:
+    """Return the emitter of a trace: a known one, else that of its first span."""
+    ordered = sorted(spans, key=lambda span: span.start_ns)
+    known = {emitter.name for emitter in EMITTERS.values()}
+    for span in ordered:
+        if span.emitter in known:
+            return span.emitter
+    return ordered[0].emitter
 
 
 def _read_spans(paths: Iterable[Path]) -> dict[str, list[Span]]:
@@ -199,9 +220,7 @@ def _question_and_history(
     conversation is in the first model request that repeats the question.
     """
     for span in ordered:
-        if str(span.attributes.get("openinference.span.kind")) in _INNER_KINDS:
-            continue
-        if span.kind == "tool_call":
+        if span.is_detail:
             continue
         chat = input_messages(span)
         if chat:

@@ -1,34 +1,16 @@
 """Importing traces costs as much for each further trace, however many questions there are."""
 
 import json
-import sys
-from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+from counting import count_calls
 
 from ci_evals.plugins.importers.traces import import_traces
 from ci_evals.redaction import Redactor
 
 FEW_CALLS = 250
-
-
-def count_calls(work: Callable[[], object]) -> int:
-    """Run something and return the number of calls of Python functions that it takes."""
-    calls = 0
-
-    def count(_: object, event: str, __: object) -> None:
-        nonlocal calls
-        if event == "call":
-            calls += 1
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 def trace(number: int) -> str:

@@ -169,6 +169,25 @@ async def test_a_step_has_tokens_error_and_what_it_returned(tmp_path: Path, modu
     assert (booked.arguments, booked.error) == ({"to": "Rome"}, "sold out")
 
 
+async def test_events_and_names_of_emitters_are_read_in_the_process_too(
+    tmp_path: Path, module: str
+) -> None:
+    source = """
+    def answer(text):
+        with tool("track") as span:  # as Strands writes it
+            span.add_event("gen_ai.tool.message", {"content": '{"parcel": 7}'})
+            span.add_event("gen_ai.choice", {"message": '[{"text": "late"}]'})
+        with tracer.start_as_current_span("ai.toolCall") as span:
+            span.set_attributes({"ai.operationId": "ai.toolCall", "ai.toolCall.name": "weigh"})
+        return text
+    """
+    (response,) = await answers(tmp_path, module, source, "go")
+    assert response.steps is not None
+    tracked, weighed = response.steps
+    assert (tracked.arguments, tracked.result) == ({"parcel": 7}, "late")
+    assert weighed.name == "weigh"
+
+
 TOLD = """
 def answer(text):
     with tool("spanned"):
