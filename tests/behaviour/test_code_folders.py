@@ -187,7 +187,7 @@ async def test_a_module_that_is_not_found_is_told_with_the_ways_out(tmp_path: Pa
         f"there is no module 'agent' in {tmp_path / 'evals'}, .., ../src or installed;"
         " install it, as in `pip install -e .`, or name its folder in `settings.pythonpath`"
     ) in " ".join(ended.err.split())
-    write_evals(tmp_path, "agents:answer")
+    write_evals(tmp_path, "agentt:answer")
     write_files(tmp_path, {"agent.py": AGENT})
     ended = await ci_evals(tmp_path / "evals", "validate")
     assert "or installed, did you mean 'agent'?" in " ".join(ended.err.split())

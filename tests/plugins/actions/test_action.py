@@ -71,6 +71,9 @@ def test_every_input_is_used_and_no_other() -> None:
     assert used == set(action()["inputs"])
 
 
+READ_FROM_THE_ENVIRONMENT = ("GITHUB_TOKEN", "ACTION_REPOSITORY", "ACTION_REF")
+
+
 def test_every_variable_is_one_of_an_option_or_of_the_script() -> None:
     options = (*COMMANDS["run"].params, *COMMANDS["merge"].params)
     variables = {f"CI_EVALS_{each.name.upper()}" for each in options if each.name}
@@ -80,7 +83,7 @@ def test_every_variable_is_one_of_an_option_or_of_the_script() -> None:
             script = each["run"] + (ROOT / ".ci/install").read_text(encoding="utf-8")
             assert (
                 name in variables
-                or name == "GITHUB_TOKEN"
+                or name in READ_FROM_THE_ENVIRONMENT
                 or f"${name}" in script
                 or f"${{{name}" in script
             ), name

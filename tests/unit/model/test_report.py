@@ -61,7 +61,7 @@ def test_a_total_that_leaves_calls_out_does_not_look_complete() -> None:
         assert "at least $0.0040 in all: $0.0020 for planned runs, $0.0020 for confirm runs" in text
         assert "; the price of 2 runs is not known" in text
         assert render is junit_of or "3 more runs, $0.0020 for 2 of them" in text
-    assert "· at least $0.0040 (the price of 2 runs is not known) ·" in unescape(
+    assert "· at least $0.0040 in all (the price of 2 runs is not known) ·" in unescape(
         comment_of(summary)
     )
 
