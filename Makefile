@@ -19,12 +19,13 @@ WORKERS := -n 4 --dist worksteal
 
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the same modules
 
-.PHONY: help demo test test-slow test-ray test-lowest check check-core bench bench-calls bench-profile bench-scale simulate images docs constraints clean
+.PHONY: help demo test test-system test-slow test-ray test-lowest check check-core bench bench-calls bench-profile bench-scale simulate images docs constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo           run the example suite and see a verdict'
-	@echo 'make test           the tests'
+	@echo 'make test           the tests, without those of the next two'
+	@echo 'make test-system    the tests of whole jobs, checkouts, retries and kills, seconds each'
 	@echo 'make test-slow      the tests that take minutes, and more examples of the generated ones'
 	@echo 'make test-ray       the tests of Ray clusters alone, which make test-slow has, too'
 	@echo 'make test-lowest    the tests with the oldest dependencies that pyproject.toml allows'
@@ -51,7 +52,10 @@ demo: $(RUNTIME)
 	@echo '  examples/flight_agent/agent.py      the agent under test'
 
 test: $(DEV)
-	$(BIN)/pytest -m 'not slow' $(WORKERS)
+	$(BIN)/pytest -m 'not slow and not system' $(WORKERS)
+
+test-system: $(DEV)
+	$(BIN)/pytest -m 'system and not slow' $(WORKERS)
 
 test-slow: $(DEV) $(AGENTS) $(RAY)
 	$(BIN)/pytest -m slow

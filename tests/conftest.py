@@ -31,6 +31,39 @@ if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+SYSTEM = (
+    "behaviour/against",
+    "behaviour/examples",
+    "behaviour/test_baseline.py",
+    "behaviour/test_broken_base.py",
+    "behaviour/test_changed_graders.py",
+    "behaviour/test_crash.py",
+    "behaviour/test_every_figure.py",
+    "behaviour/test_faults.py",
+    "behaviour/test_hanging_graders.py",
+    "behaviour/test_javascript.py",
+    "behaviour/test_mcp_servers.py",
+    "behaviour/test_power.py",
+    "behaviour/test_scores.py",
+    "behaviour/test_shards.py",
+    "behaviour/test_stop.py",
+    "behaviour/test_watch.py",
+    "plugins/actions",
+    "plugins/gitlab",
+    "plugins/tasks",
+)
+"""A sixth of the tests, which take two thirds of the time."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    paths = {here / name for name in SYSTEM}
+    for item in items:
+        if item.path in paths or not paths.isdisjoint(item.path.parents):
+            item.add_marker("system")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--renew-golden", action="store_true", help="write golden files anew instead of comparing"
