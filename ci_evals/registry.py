@@ -373,6 +373,7 @@ GRADERS: Registry[Any] = Registry(
             "ci_evals.graders.trajectory:MaxModelRequests",
             "A model was asked at most `value` times.",
         ),
+        "skill_used": Entry("ci_evals.graders.skills:SkillUsed", "The agent used this skill."),
         "classify": Entry(
             "ci_evals.graders.classify:Classify",
             "The answer is, or names, the label that is expected.",

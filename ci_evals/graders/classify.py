@@ -11,15 +11,18 @@ from pydantic import StringConstraints
 from ci_evals.format import cite, quote
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.json_text import read_json, strip_fence
+from ci_evals.graders.skills import find_use
 from ci_evals.jsonpath import find_all, path_problems
 from ci_evals.model.fields import Many, Name
 from ci_evals.model.grading import Classified, Finding
 from ci_evals.model.request import Answer
+from ci_evals.model.response import Detail
 
 NONE = "(none)"
 """The label that an answer without a label counts as."""
 
 _LONGEST_LABEL = 60
+_USES = ("true", "false")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Classify(GraderOptions):
         labels: all labels; one of them may then be anywhere in the answer.
         path: JSONPath of the label, for an answer in JSON.
         pattern: expression whose first group, or whole match, is the label.
+        skill: a skill; the label is then `true` if the agent used it, and `false` if not.
         scores: JSONPath of the scores for ROC AUC: a mapping of labels to numbers, or one number
             for the label that the answer names.
         task: distinguishes several classifications of the same answers.
@@ -42,6 +46,7 @@ class Classify(GraderOptions):
     labels: Many[Name] = ()
     path: str | None = None
     pattern: str | None = None
+    skill: Name | None = None
     scores: str | None = None
     task: Annotated[str, StringConstraints(pattern="^[^/.]+$")] = "classify"
 
@@ -54,13 +59,39 @@ class Classify(GraderOptions):
             problems.append(f"the label {quote(self.label)} is not one of `labels`")
         if self.path is not None and self.pattern is not None:
             problems.append("give either `path` or `pattern`")
+        if self.skill is not None:
+            problems += self._problems_of_skill()
         if self.pattern is not None:
             from ci_evals.graders.regex import Regex
 
             problems += Regex(self.pattern).problems()
         return problems
 
+    def _problems_of_skill(self) -> list[str]:
+        problems = []
+        if any(getattr(self, key) for key in ("labels", "path", "pattern", "scores")):
+            text = "leave out `labels`, `path`, `pattern` and `scores`"
+            problems.append(f"`skill` looks at the agent's steps, not at its answer: {text}")
+        if self._known_use() is None and "{{" not in self.label:
+            text = "is `true` where the agent should use the skill, and `false` elsewhere"
+            problems.append(f"the label of a `skill` {text}, not {quote(self.label)}")
+        return problems
+
+    def _known_use(self) -> str | None:
+        for label in _USES:
+            if _is_same(label, self.label):
+                return label
+        return None
+
+    @property
+    def needs(self) -> Detail | None:
+        if self.skill is None:
+            return None
+        return "steps"
+
     def grade(self, answer: Answer) -> Finding:
+        if self.skill is not None:
+            return self._grade_skill(answer, self.skill)
         output = answer.response.output
         data = None
         if self.path or self.scores:
@@ -81,6 +112,18 @@ class Classify(GraderOptions):
                 sentence=f"the label is {cite(predicted)}, expected {cite(self.label)}",
             )
         return replace(finding, classified=classified)
+
+    def _grade_skill(self, answer: Answer, skill: str) -> Finding:
+        expected = self._known_use() or self.label
+        predicted = "false"
+        sentence = f"did not use the skill {cite(skill)}"
+        if find_use(answer.response, skill) is not None:
+            predicted = "true"
+            sentence = f"used the skill {cite(skill)}"
+        finding = failed(sentence)
+        if predicted == expected:
+            finding = passed(sentence)
+        return replace(finding, classified=Classified(self.task, expected, predicted))
 
     def _find_label(self, output: str, data: Any) -> str | None:
         """Return the label in the spelling of the answer."""

@@ -334,9 +334,14 @@ class ProviderOptions(Options):
     embeds: ClassVar[bool] = False
     """True if it answers with embeddings instead of text."""
     works_on_tasks: ClassVar[bool] = False
-    """True if it works on task folders, and on nothing else."""
+    """True if it works on task folders."""
     portable: ClassVar[bool] = False
     """True if it needs only the suite's folder, so that an executor may run it elsewhere."""
+
+    @property
+    def works_alone(self) -> bool:
+        """True if a case may also have only an input, where the provider works on task folders."""
+        return False
 
     name: str | None = None
     max_concurrency: Concurrency | None = None

@@ -281,7 +281,7 @@ def _task_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
             if case.task is not None and not options.works_on_tasks:
                 remedy = "use a provider of `type: task`"
                 yield case, "", f"is a task, which {options.name} cannot work on: {remedy}"
-            elif case.task is None and options.works_on_tasks:
+            elif case.task is None and options.works_on_tasks and not options.works_alone:
                 text = f"is not a task folder, and {options.name} works on nothing else"
                 yield case, "", f"{text}: name it under `cases: {{tasks: …}}`"
 

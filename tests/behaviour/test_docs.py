@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import itertools
 import json
+import os
 import re
 import shlex
 import tomllib
@@ -435,8 +436,12 @@ def mistake(words: Sequence[str], *, whole: bool) -> str:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """The folder that the examples of the docs live in."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the examples of the docs live in, on a machine that has their agent."""
+    agent = tmp_path / "bin" / "claude"
+    agent.parent.mkdir()
+    agent.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(agent.parent), prepend=os.pathsep)
     for name, text in {
         "agent.py": "def answer(asked):\n    return 'Paris'\n",
         "shop.py": "def find_order(number: int): ...\n\n\ndef cancel_order(number: int): ...\n",
@@ -448,6 +453,7 @@ def project(tmp_path: Path) -> Path:
         "tasks/fix-total/task.toml": '[environment]\nsetup_commands = ["npm ci"]\n',
         "tasks/fix-total/instruction.md": "Fix total.",
         "tasks/fix-total/tests/test.sh": "",
+        "skills/release-notes/SKILL.md": "",
         "questions.csv": "ID,Question,Answer,Topic\nfrance,Capital of France?,Paris,capitals\n",
         "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, '
         '"expect": [{"contains": "Rome"}]}\n',

@@ -20,7 +20,7 @@ from ci_evals.errors import ProviderError, StorageError
 from ci_evals.files import file_name
 from ci_evals.format import one_line
 from ci_evals.model.case import Task
-from ci_evals.model.fields import NonEmpty, OneOrMore
+from ci_evals.model.fields import Bool, NonEmpty, OneOrMore
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Response, Step, TestFailure
 from ci_evals.plugins.tasks.containers import ContainerEngine
@@ -28,6 +28,7 @@ from ci_evals.plugins.tasks.failing_tests import find_test_failure
 from ci_evals.plugins.tasks.logs import WhyLeftOut
 from ci_evals.plugins.tasks.repositories import Changes, Repositories
 from ci_evals.plugins.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
+from ci_evals.plugins.tasks.skills import install_skills, skill_problems
 from ci_evals.providers.answer import MAX_STEP_CHARACTERS, clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.command import ProgramOptions
@@ -53,7 +54,7 @@ BUILT_IN = ("auto", "folder", "docker", "podman")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAgent(ProgramOptions):
     """Runs a command in a fresh working copy of a task, then the task's verifier, whose reward is
-    the score.
+    the score. With `skills`, a case may also have only an `input`: its working copy is empty.
 
     Args:
         command: the agent with its arguments, each a template over `input`, `case`, `run`, `model`,
@@ -64,6 +65,9 @@ class TaskAgent(ProgramOptions):
             `gemini-cli` or `opencode`.
         transcript_file: the file in the working copy that has the transcript; stdout when left
             out.
+        skills: folders with a SKILL.md, which are put where the agent looks for skills; see
+            `transcript`.
+        without_skills: leave the `skills` out, and remove those of the same name, to compare.
         model: the `model` of the templates, unless a case overrides it.
         params: the `params` of the templates; a case's overrides win.
         sandbox: where it runs: `docker`; `podman`; `folder`, a temporary folder on this machine;
@@ -76,6 +80,8 @@ class TaskAgent(ProgramOptions):
 
     command: str | OneOrMore[str]
     transcript_file: NonEmpty | None = None
+    skills: OneOrMore[NonEmpty] | tuple[()] = ()
+    without_skills: Bool = False
     model: NonEmpty | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     sandbox: str = "auto"
@@ -87,6 +93,10 @@ class TaskAgent(ProgramOptions):
         return ("cost", "steps", "first_token")
 
     @property
+    def works_alone(self) -> bool:
+        return bool(self.skills)
+
+    @property
     def default_name(self) -> str:
         return f"task:{Path(self.argv[0]).name}"
 
@@ -94,6 +104,9 @@ class TaskAgent(ProgramOptions):
         problems = ProgramOptions.problems(self, folder)
         if self.transcript_file is not None and self.transcript is None:
             problems.append("transcript_file: name its format: add `transcript`")
+        problems += skill_problems(self.skills, folder)
+        if self.without_skills and not self.skills:
+            problems.append("without_skills: name the `skills` to compare with")
         if problems:
             return problems
         for word in self.argv:
@@ -127,7 +140,11 @@ class TaskAgent(ProgramOptions):
 
     def _runs_here(self, task: Task | None) -> bool:
         """Return True if the program must be on this machine before a task is set up."""
-        if task is None or task.setup or self.sandbox not in ("auto", "folder"):
+        if self.sandbox not in ("auto", "folder"):
+            return False
+        if task is None:
+            return True
+        if task.setup:
             return False
         return self.sandbox == "folder" or not needs_container(task)
 
@@ -175,14 +192,14 @@ class _Agent:
         self._repositories = resources.shared(Repositories)
         self._files = resources.files
         self._folder = str(resources.folder)
+        self._skills = [resources.folder / skill for skill in options.skills]
 
     async def answer(self, request: Request) -> Response:
-        task = request.case.task
-        if task is None:
-            raise ProviderError("rejected", "the case is not a task folder")
         provider = str(self._options.name)
         kept = await asyncio.to_thread(_make_kept_folder, self._files, provider, request)
         try:
+            # A case without a task folder has an empty working copy, and no verifier.
+            task = request.case.task or Task(folder=kept, digest="")
             async with self._make_sandbox(task) as sandbox:
                 return await self._work(task, request, sandbox, kept)
         except OSError as error:
@@ -200,10 +217,7 @@ class _Agent:
             **options.env,
         }
         agent_s = task.agent_timeout_s or request.timeout_s
-        if task.repository is not None:
-            await _put_repository(sandbox, await self._repositories.checkout(task))
-        await _run_setup(task, sandbox, env, agent_s)
-
+        await self._set_up(task, sandbox, env, agent_s)
         changes = None
         if task.repository is not None or options.transcript is not None:
             changes = Changes(sandbox, env)
@@ -226,6 +240,10 @@ class _Agent:
                 if error.partial is not None:
                     error.partial = await asyncio.to_thread(_with_diff, error.partial, kept)
                 raise
+
+        if request.case.task is None:
+            await self._get_logs(sandbox, kept)
+            return await asyncio.to_thread(_with_diff, response, kept)
 
         verifier_s = task.verifier_timeout_s or request.timeout_s
         # Only now, so that the agent could not read or change the tests.
@@ -254,6 +272,18 @@ class _Agent:
         if reward < 1:
             response = replace(response, test_failure=self._test_failure(verifier))
         return replace(response, reward=reward)
+
+    async def _set_up(
+        self, task: Task, sandbox: Sandbox, env: Mapping[str, str], timeout_s: float
+    ) -> None:
+        """Complete the working copy before the agent sees it."""
+        if task.repository is not None:
+            await _put_repository(sandbox, await self._repositories.checkout(task))
+        await _run_setup(task, sandbox, env, timeout_s)
+        if self._skills:
+            options = self._options
+            without = options.without_skills
+            await install_skills(sandbox, self._skills, options.transcript, without=without)
 
     def _test_failure(self, verifier: ProgramEnd) -> TestFailure:
         printed = []

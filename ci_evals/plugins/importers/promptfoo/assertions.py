@@ -543,6 +543,12 @@ def _used_tools(value: Any, _: Any) -> _Converted:
     return "trajectory", {"calls": value, "match": "superset"}
 
 
+def _used_skill(value: Any, _: Any) -> _Converted:
+    if not isinstance(value, str):
+        raise UntranslatableError("only the name of one skill is imported: see `skill_used`")
+    return "skill_used", {"value": value}
+
+
 def _tool_sequence(value: Any, _: Any) -> _Converted:
     steps = value
     match = "in_order"
@@ -607,6 +613,7 @@ _PLAIN: Mapping[str, Callable[[Any, Any], _Converted]] = {
     "trajectory:tool-sequence": _tool_sequence,
     "trajectory:tool-args-match": _tool_arguments,
     "trajectory:step-count": _steps,
+    "skill-used": _used_skill,
 }
 KINDS = frozenset(
     {*_PLAIN, *_TEXT, *_TEXTS, *_RUBRICS, *_REASONS, "regex", "similar", "javascript", "python"}

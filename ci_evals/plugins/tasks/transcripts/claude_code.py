@@ -58,6 +58,7 @@ class ClaudeCode(TranscriptReader):
     """
 
     options = "--output-format stream-json --verbose"
+    skills = ".claude/skills"
     credentials = "set ANTHROPIC_API_KEY to a valid key"
 
     sentences: ClassVar[Mapping[str, ErrorKind]] = {

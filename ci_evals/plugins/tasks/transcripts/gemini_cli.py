@@ -59,6 +59,7 @@ class GeminiCli(TranscriptReader):
     """
 
     options = "--skip-trust --output-format stream-json"
+    skills = ".gemini/skills"
     credentials = "set GEMINI_API_KEY to a valid key"
 
     def __init__(self) -> None:

@@ -23,6 +23,7 @@ class OpenCode(TranscriptReader):
     """Each step of OpenCode is a request to the model. The events do not name the model."""
 
     options = "run --format json"
+    skills = ".opencode/skills"
     credentials = "set the API key of its model"
 
     def __init__(self) -> None:

@@ -44,6 +44,9 @@ class TranscriptReader:
     options: ClassVar[str] = ""
     """The options of the agent's command for this format, for messages."""
 
+    skills: ClassVar[str] = ".agents/skills"
+    """The folder of a working copy where the agent looks for skills."""
+
     credentials: ClassVar[str] = ""
     """What to do if the agent has no access to its model, for messages."""
 
