@@ -512,6 +512,9 @@ IMPORTERS: Registry[Any] = Registry(
         "pydantic-evals": Entry("ci_evals.plugins.importers.pydantic_evals", "a data set's YAML"),
         "promptopus": Entry("ci_evals.plugins.importers.promptopus", "a suite's YAML"),
         "ag2": Entry("ci_evals.plugins.importers.ag2", "tasks as JSON Lines"),
+        "agent skills": Entry(
+            "ci_evals.plugins.importers.skills", "evals.json, lists of triggers, SKILL.md"
+        ),
         "traces": Entry(
             "ci_evals.plugins.importers.traces",
             "OTLP JSON, and exports of Phoenix, Langfuse and LangSmith",

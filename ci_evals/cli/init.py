@@ -54,11 +54,11 @@ def init(folder: Path) -> None:
 
     evals.yaml goes into FOLDER (default: here), a workflow into the repository's .github (on
     GitLab, a job into .gitlab-ci.yml), and the results folder into .gitignore. A
-    promptfooconfig.yaml in FOLDER is imported, a function such as `answer` in agent.py is called, a
-    FastAPI, Flask or Node.js app is started and sent the questions, and the workflow gets the keys
-    that the project names. If there is none of these, init asks in a terminal what to call. Without
-    a reply, the suite gets canned answers: it runs at once, but the workflow fails until you
-    replace them.
+    promptfooconfig.yaml in FOLDER is imported, skills of an agent (SKILL.md) get their evals, a
+    function such as `answer` in agent.py is called, a FastAPI, Flask or Node.js app is started and
+    sent the questions, and the workflow gets the keys that the project names. If there is none of
+    these, init asks in a terminal what to call. Without a reply, the suite gets canned answers: it
+    runs at once, but the workflow fails until you replace them.
 
     No file is overwritten.
     """

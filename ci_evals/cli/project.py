@@ -24,6 +24,7 @@ GITLAB_FILE = ".gitlab-ci.yml"
 
 # `init` should answer at once, whatever folder it is started in.
 _MOST_FILES = 300
+_SKILLS = ("SKILL.md", "*/SKILL.md", "skills/*/SKILL.md")
 _MOST_BYTES = 1_000_000
 _DEEPEST = 4
 _NOT_THE_APP = {
@@ -94,10 +95,13 @@ class Project:
 
     @property
     def foreign(self) -> Path | None:
-        """The config of another tool; None if there is none."""
+        """The config of another tool, or the first skill of an agent; None if there is none."""
         for name in FOREIGN_NAMES:
             if (self.folder / name).is_file():
                 return self.folder / name
+        for pattern in _SKILLS:
+            for skill in sorted(self.folder.glob(pattern)):
+                return skill
         return None
 
     @property

@@ -122,7 +122,7 @@ def read_source(path: Path, shown: str, folder: Path) -> Source:
     """Read a file of another tool.
 
     Args:
-        path: a file of YAML, JSON, JSONL or CSV.
+        path: a file of YAML, JSON, JSONL or CSV, or Markdown.
         shown: its name in messages.
         folder: the folder of the new suite.
 
@@ -131,11 +131,14 @@ def read_source(path: Path, shown: str, folder: Path) -> Source:
     """
     text = read_text(path, shown)
     comments: dict[int, list[str]] = {}
+    value: Any
     match path.suffix.lower():
         case ".jsonl" | ".ndjson":
             value, lines = _read_jsonl(text, shown)
         case ".csv":
             value, lines = _read_csv(text, shown)
+        case ".md":  # a skill, recognized by its name
+            value, lines = {}, Lines(1)
         case suffix:
             value, lines, problems = parse(text, shown)
             if problems:

@@ -1,0 +1,193 @@
+"""Agent skills: skill-creator's `evals/evals.json`, lists of queries that should trigger a skill or
+not, and a SKILL.md without either.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ci_evals.plugins.importers.draft import LostPart, SuiteDraft, locate
+from ci_evals.plugins.importers.parts import JUDGE
+from ci_evals.plugins.importers.source import Source, read_source
+from ci_evals.plugins.importers.writing import YamlComment
+from ci_evals.suite.nodes import Node
+
+_FILE = "SKILL.md"
+_WITH = "with skill"
+_WITHOUT = "without skill"
+_COMMAND = (
+    *("claude", "-p", "--permission-mode", "acceptEdits"),
+    *("--output-format", "stream-json", "--verbose"),
+)
+_BARS = {"recall.true": 0.8, "precision.true": 0.8}
+_STARTER = """\
+No evals were found next to {names}. Write requests that should trigger the skill, and similar ones
+that should not."""
+
+
+def recognize(source: Source) -> bool:
+    """Return True for evals, for a list of queries, and for a SKILL.md."""
+    if source.path.name == _FILE:
+        return True
+    value = source.written.value
+    if isinstance(value, dict):
+        return "skill_name" in value and isinstance(value.get("evals"), list)
+    return _is_trigger_list(value)
+
+
+def convert(source: Source) -> SuiteDraft:
+    """Make a draft of evals or queries; of a SKILL.md, one of all skills in the folder around."""
+    draft = SuiteDraft("agent skills")
+    if source.path.name == _FILE:
+        cases, skills = _cases_of_skills(source, draft)
+    else:
+        skill = _skill_around(source.path)
+        skills = [skill]
+        cases = _cases(source, skill, draft)
+    suite = draft.suite
+    suite["providers"] = _providers(source, skills)
+    if any("judge" in expectation for case in cases for expectation in case["expect"]):
+        suite["judges"] = [dict(JUDGE)]
+    suite["cases"] = cases
+    metrics = _metrics(cases)
+    if metrics:
+        suite["gate"] = {"metrics": metrics}
+    return draft
+
+
+def _metrics(cases: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the bars for each skill that has queries of both kinds: without one of them, precision
+    or recall would be undefined.
+    """
+    labels: dict[str, set[str]] = {}
+    for case in cases:
+        for expectation in case["expect"]:
+            if "classify" in expectation:
+                classify = expectation["classify"]
+                labels.setdefault(classify["task"], set()).add(classify["label"])
+    bars: dict[str, float] = {}
+    for task, used in labels.items():
+        if len(used) > 1:
+            bars |= {f"{task}/{metric}": bar for metric, bar in _BARS.items()}
+    return bars
+
+
+def _is_trigger_list(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(row, dict) and {"query", "should_trigger"} <= set(row) for row in value)
+
+
+def _skill_around(path: Path) -> Path:
+    """Return the nearest folder around a file that has a SKILL.md, else the file's own folder."""
+    folder = path.resolve().parent
+    for around in (folder, *folder.parents[:2]):
+        if (around / _FILE).is_file():
+            return around
+    return folder
+
+
+def _name_of(skill: Path) -> str:
+    """Return the name in the front matter of a skill, else that of its folder."""
+    file = skill / _FILE
+    if file.is_file():
+        text = file.read_text("utf-8", errors="replace")
+        match = re.match(r"\ufeff?---\r?\n(?:.*\r?\n)*?name:[ \t]*['\"]?([\w.-]+)", text)
+        if match is not None:
+            return match[1]
+    return skill.name
+
+
+def _providers(source: Source, skills: Sequence[Path]) -> list[dict[str, Any]]:
+    paths = [Path(os.path.relpath(skill, source.folder)).as_posix() for skill in skills]
+    with_skill: dict[str, Any] = {
+        "name": _WITH,
+        "type": "task",
+        "command": list(_COMMAND),
+        "transcript": "claude-code",
+        "timeout_s": 600,
+        "skills": paths,
+    }
+    return [with_skill, with_skill | {"name": _WITHOUT, "without_skills": True}]
+
+
+def _cases_of_skills(source: Source, draft: SuiteDraft) -> tuple[list[dict[str, Any]], list[Path]]:
+    """Return the cases of a skill, and of those next to it if the new suite is around them."""
+    own = source.path.resolve().parent
+    skills = [own]
+    if own != source.folder and own.is_relative_to(source.folder):
+        skills = [file.parent for file in sorted(own.parent.glob(f"*/{_FILE}"))]
+    cases = []
+    bare = []
+    for skill in skills:
+        found = []
+        for file in (*sorted(skill.glob("evals/*.json")), *sorted(skill.glob("*.json"))):
+            shown = Path(os.path.relpath(file, source.folder)).as_posix()
+            evals = read_source(file, shown, source.folder)
+            if recognize(evals):
+                found += _cases(evals, skill, draft)
+        if not found:
+            bare.append(_name_of(skill))
+            found = _starter(_name_of(skill))
+        cases += found
+    if bare:
+        draft.suite[YamlComment(_STARTER.format(names=", ".join(bare)))] = None
+    return cases, skills
+
+
+def _starter(name: str) -> list[dict[str, Any]]:
+    return [
+        _trigger_case(f"{name} should trigger", f"A request that needs {name}", name, used=True),
+        _trigger_case(f"{name} should not trigger", "What is 2 + 2?", name, used=False),
+    ]
+
+
+def _cases(source: Source, skill: Path, draft: SuiteDraft) -> list[dict[str, Any]]:
+    """Return the cases of a file of evals or of a list of queries."""
+    written = source.written
+    if not isinstance(written.value, dict):
+        name = _name_of(skill)
+        cases = []
+        for number, row in enumerate(written.items(), 1):
+            used = row.value["should_trigger"] is True
+            case_id = f"{name} query {number}"
+            case = _trigger_case(case_id, row.value["query"], name, used=used)
+            cases.append(locate(case, row.line))
+        return cases
+    name = str(written.value["skill_name"])
+    return [_case(row, name, source, draft) for row in written["evals"].items()]
+
+
+def _trigger_case(case_id: str, query: str, skill: str, *, used: bool) -> dict[str, Any]:
+    classify = {"label": str(used).lower(), "skill": skill, "task": skill.replace(".", "-")}
+    return {
+        "id": case_id,
+        "input": query,
+        "providers": [_WITH],
+        "expect": [{"classify": classify}],
+    }
+
+
+def _case(row: Node, skill: str, source: Source, draft: SuiteDraft) -> dict[str, Any]:
+    written = row.value
+    rubrics = list(written.get("expectations") or ())
+    if expected := written.get("expected_output"):
+        rubrics.insert(0, f"The result is as described: {expected}")
+    case_id = f"{skill} {written['id']}"
+    if written.get("files"):
+        reason = "an `input` has no files: make a task folder with them in `environment/`"
+        draft.lost.append(
+            LostPart(source.shown, row.line, f"files of {case_id}", reason, weakens=True)
+        )
+    if not rubrics:
+        reason = "it says nothing of the result: add expectations"
+        draft.lost.append(LostPart(source.shown, row.line, case_id, reason, weakens=True))
+    case = {
+        "id": case_id,
+        "input": written["prompt"],
+        "expect": [{"judge": {"rubric": str(rubric)}} for rubric in rubrics],
+    }
+    located: dict[str, Any] = locate(case, row.line)
+    return located
