@@ -54,9 +54,9 @@ def init(folder: Path) -> None:
 
     evals.yaml goes into FOLDER (default: here), a workflow into the repository's .github (on
     GitLab, a job into .gitlab-ci.yml), and the results folder into .gitignore. A
-    promptfooconfig.yaml in FOLDER is imported, skills of an agent (SKILL.md) get their evals, a
-    function such as `answer` in agent.py is called, a FastAPI, Flask or Node.js app is started and
-    sent the questions, and the workflow gets the keys that the project names. If there is none of
+    promptfooconfig.yaml in FOLDER is imported, a function such as `answer` in agent.py is called, a
+    FastAPI, Flask or Node.js app is started and sent the questions, skills of an agent (SKILL.md)
+    get their evals, and the workflow gets the keys that the project names. If there is none of
     these, init asks in a terminal what to call. Without a reply, the suite gets canned answers: it
     runs at once, but the workflow fails until you replace them.
 
@@ -78,8 +78,10 @@ def init(folder: Path) -> None:
         _say(f"kept: {suite.as_posix()}")
     elif project.foreign:
         _import_suite(suite, project.foreign, folder)
+    elif (target := _find_target(project)) is None and project.skill:
+        _import_suite(suite, project.skill, folder)
     else:
-        target = _find_target(project) or _ask_for_target()
+        target = target or _ask_for_target()
         is_demo = target is None
         _write_suite(suite, project, target)
     _ignore_results(folder / ".gitignore")

@@ -95,10 +95,15 @@ class Project:
 
     @property
     def foreign(self) -> Path | None:
-        """The config of another tool, or the first skill of an agent; None if there is none."""
+        """The config of another tool; None if there is none."""
         for name in FOREIGN_NAMES:
             if (self.folder / name).is_file():
                 return self.folder / name
+        return None
+
+    @property
+    def skill(self) -> Path | None:
+        """The first skill of an agent in the folder; None if there is none."""
         for pattern in _SKILLS:
             for skill in sorted(self.folder.glob(pattern)):
                 return skill

@@ -92,6 +92,13 @@ async def test_init_in_a_folder_of_skills_writes_a_suite_of_all(tmp_path: Path) 
     assert "files of stamps 2" in done.out + done.err
 
 
+async def test_init_calls_an_agent_whose_folder_also_has_skills(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skills", "stamps")
+    (tmp_path / "agent.py").write_text("def answer(question):\n    return question\n")
+    await ci_evals(tmp_path, "init")
+    assert "agent:answer" in (tmp_path / "evals.yaml").read_text()
+
+
 async def test_promptfoos_skill_used_is_ours(tmp_path: Path) -> None:
     asserts = [
         {"type": "skill-used", "value": "stamps"},
