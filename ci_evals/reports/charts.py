@@ -13,7 +13,7 @@ from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.reports.variants import VariantReport, rate_in
 
 MAX_LINES = 6
-"""The most lines that can be told apart in one chart."""
+"""The most variants of a trend, and the most points of which each has a name."""
 
 _SPARK_REPORTS = 9
 _SPARK_HEIGHT, _SPARK_STEP = 12, 4
@@ -21,6 +21,7 @@ _TREND_REPORTS = 30
 _FEWEST_POINTS = 3
 _LEAST_SPAN = 0.1  # else an axis would blow up a difference of a single run
 _LABEL_HEIGHT = 12
+_POINT_RADIUS = 5
 _ROOM = 0.05  # beyond the lowest and the highest value of an axis, as a share of its span
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
 _MOST_TICKS = 4
@@ -183,12 +184,19 @@ class Line:
     def path(self) -> str:
         return "M" + "L".join(f"{point.x:g} {point.y:g}" for point in self.points)
 
+    @property
+    def text(self) -> str:
+        """The first and the last value in words."""
+        return f"{self.points[0].text}, {self.points[-1].text}"
+
 
 @dataclass(frozen=True, slots=True)
 class TrendChart:
     """Pass rates over reports in a chart of `width` × `height`; `grid` has labelled heights.
 
-    `since` is the place from which the reports together pass less often; None without drift.
+    Attributes:
+        left_out: the number of variants without a line: those that pass most often.
+        since: the place from which the reports together pass less often; None without drift.
     """
 
     width: int
@@ -198,12 +206,8 @@ class TrendChart:
     bar: float | None
     first: str
     reports: int
+    left_out: int
     since: float | None = None
-
-    @property
-    def text(self) -> str:
-        """The first and the last value of every line in words."""
-        return "; ".join(f"{line.points[0].text}, {line.points[-1].text}" for line in self.lines)
 
 
 def trend_chart(
@@ -228,9 +232,10 @@ def trend_chart(
     earlier = newest_first[: _TREND_REPORTS - 1][::-1]
     if len(earlier) + 1 < _FEWEST_POINTS:
         return None
+    shown = _worst(variants)
     rates = []
     known = []
-    for each in variants[:MAX_LINES]:
+    for each in shown:
         theirs = comparison.base_variant(each.variant)
         line = [rate_in(point, theirs) for point in earlier]
         line.append(each.pass_rate)
@@ -257,7 +262,7 @@ def trend_chart(
                 text = f"{names[place]}: {percent(round(rate, 4))}"
                 points.append(Point(x, height_of(rate), text))
         if len(points) > 1:
-            lines.append(Line(variants[number].variant, number, tuple(points)))
+            lines.append(Line(shown[number].variant, number, tuple(points)))
     oldest_s = max(0.0, report.started_at - earlier[0].report.started_at)
     grid = [(height_of(rate), percent(rate)) for rate in _round_rates(bottom, top)]
     bar_height = None
@@ -276,8 +281,18 @@ def trend_chart(
         bar=bar_height,
         first=f"{duration(oldest_s)} ago",
         reports=len(earlier) + 1,
+        left_out=len(variants) - len(shown),
         since=since,
     )
+
+
+def _worst(variants: Sequence[VariantReport]) -> Sequence[VariantReport]:
+    """Return all variants, or those that pass least if they are many."""
+    if len(variants) <= MAX_LINES:
+        return variants
+    rates = {each.variant: each.pass_rate for each in variants if each.pass_rate is not None}
+    lowest = sorted(rates, key=rates.__getitem__)[:MAX_LINES]
+    return [each for each in variants if each.variant in lowest]
 
 
 def _round_rates(bottom: float, top: float) -> Iterator[float]:
@@ -297,8 +312,8 @@ class Scatter:
     """Variants as points: their pass rate against their cost or latency, in a chart of `width` ×
     `height`.
 
-    `labels` has the height of each name; None for a variant without a label. Of many variants, only
-    those that no other one beats are labelled.
+    `labels` has the height of each name; None for a variant without a label: its point is covered
+    by another one, or there are many variants and another one beats it.
     """
 
     title: str
@@ -308,6 +323,11 @@ class Scatter:
     labels: tuple[float | None, ...]
     x_ends: tuple[str, str]
     y_ends: tuple[str, str]
+
+    @property
+    def names_best(self) -> bool:
+        """Return True if only the variants that no other one beats are labelled."""
+        return len(self.points) > MAX_LINES
 
     @property
     def text(self) -> str:
@@ -336,7 +356,7 @@ def _scatter(
 ) -> Iterator[Scatter]:
     width, height = 300, 160
     most = max((value for _, _, value in known), default=0)
-    if len(known) < 2 or not most:
+    if len({value for _, _, value in known}) < 2:  # all are above each other, or there is just one
         return
     bottom, top = _axis([rate for _, rate, _ in known])
     points = []
@@ -359,8 +379,10 @@ def _labels(points: Sequence[Point]) -> list[float | None]:
     """Return the height of each point's label, so that none covers another."""
     heights: list[float] = []
     labels: list[float | None] = []
-    for point in points:
-        if len(points) > MAX_LINES and any(_beats(other, point) for other in points):
+    for number, point in enumerate(points):
+        is_beaten = len(points) > MAX_LINES and any(_beats(other, point) for other in points)
+        # Points are drawn in their order, so a later one covers an earlier one.
+        if is_beaten or any(_cover(other, point) for other in points[number + 1 :]):
             labels.append(None)
             continue
         height = point.y
@@ -369,6 +391,10 @@ def _labels(points: Sequence[Point]) -> list[float | None]:
         heights.append(height)
         labels.append(height)
     return labels
+
+
+def _cover(one: Point, other: Point) -> bool:
+    return abs(one.x - other.x) < _POINT_RADIUS and abs(one.y - other.y) < _POINT_RADIUS
 
 
 def _beats(one: Point, other: Point) -> bool:

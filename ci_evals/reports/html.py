@@ -349,6 +349,14 @@ def _marked(sentence: Sentence) -> Markup:
     )
 
 
+def _capitalize_first(sentence: Sentence) -> Sentence:
+    """Begin a sentence with a capital, unless it begins with a name."""
+    first, *rest = sentence
+    if isinstance(first, ForeignText):
+        return sentence
+    return (first[:1].upper() + first[1:], *rest)
+
+
 def _keep_names(sentence: Markup) -> Markup:
     """Wrap each name with the mark after it, so that no line begins with a comma or colon, and
     with a short word before it, so that none ends with `tag`.
@@ -381,6 +389,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "headline": VERDICTS.__getitem__,
         "mark": _MARKS.__getitem__,
+        "capitalize_first": _capitalize_first,
         "marked": _marked,
         "keep_names": _keep_names,
         "heading": _heading,

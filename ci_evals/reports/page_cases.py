@@ -151,7 +151,6 @@ class PageCell:
         gaps: the number of variants just before it that do not have the case.
         label: the part of the variant's name that differs from the others. Both it and `variant`
             are empty if there is only one variant.
-        tenths: the pass rate in tenths, rounded so that only 0 % is 0 and only 100 % is 10.
         rate: the pass rate. Rows can be sorted by it, by `cost` in USD, and by `latency`, the
             median of the graded runs in seconds.
         details: None if there is no room for them.
@@ -164,7 +163,6 @@ class PageCell:
     label: str
     variant: str
     tally: str
-    tenths: int | None
     rate: str
     cost: str
     latency: str
@@ -315,6 +313,7 @@ class PageText:
 class PageTurn:
     """A user's message, and the answer to it."""
 
+    is_failed: bool
     user: str
     answer: PageAnswer
     facts: str
@@ -465,14 +464,10 @@ def _cell(
     runs = view.all_runs
     label = variant = rate = cost = latency = ""
     tally: str = view.outcome
-    tenths = None
     if len(report.plan.variants) > 1:
         label = " · ".join(filter(None, columns_of(view.summary)[column]))
         variant = one_line(str(view.variant), NAME_CHARACTERS)
     if runs.graded:
-        tenths = round(10 * runs.rate)
-        if 0 < runs.passed < runs.graded:
-            tenths = min(9, max(1, tenths))
         tally = f"{runs.passed:,}/{runs.graded:,}"
         rate = f"{runs.rate:.4g}"
     records = report.records_of((view.cell,))
@@ -490,7 +485,6 @@ def _cell(
         label=label,
         variant=variant,
         tally=tally,
-        tenths=tenths,
         rate=rate,
         cost=cost,
         latency=latency,
@@ -656,7 +650,11 @@ def _run(
     more_texts = 0
     if response is not None and response.turns:
         turns = [
-            _turn(turn, _passages(expect, turn.response.output, number))
+            _turn(
+                turn,
+                _passages(expect, turn.response.output, number),
+                is_failed=number == run.failed_turn,
+            )
             for number, turn in enumerate(response.turns[:_MAX_ITEMS], 1)
         ]
     elif response is not None:
@@ -822,11 +820,12 @@ def _context(grades: Sequence[Grade], passages: Sequence[Passage]) -> Iterator[P
         yield PageText(label, text, found.get(number, ()))
 
 
-def _turn(turn: Turn, passages: Sequence[_Passage]) -> PageTurn:
+def _turn(turn: Turn, passages: Sequence[_Passage], *, is_failed: bool) -> PageTurn:
     facts = [seconds(turn.latency_s)]
     if turn.cost_usd is not None:
         facts.append(usd(turn.cost_usd))
     return PageTurn(
+        is_failed=is_failed,
         user=shorten(turn.user, _PART_CHARACTERS),
         answer=_answer(turn.response.output, passages),
         facts=_sentence(" · ".join(facts)),

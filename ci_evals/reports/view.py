@@ -159,17 +159,25 @@ class RunView:
         return answer_text(self.first)
 
     @property
-    def evidence(self) -> str | None:
-        """The answer; of a conversation, only the turn that failed, which is the last one unless
-        its check names another.
+    def failed_turn(self) -> int | None:
+        """The number of the first turn of a conversation that failed, which is the last one unless
+        a check names another; None without such a turn.
         """
         response = self.first.response
-        if response is None or not response.turns:
-            return self.answer
+        if response is None or not response.turns or self.status != "failed":
+            return None
         number = len(response.turns)
         for grade in self.first.grades:
             if not grade.passed and grade.turn is not None:
                 number = min(number, grade.turn)
+        return number
+
+    @property
+    def evidence(self) -> str | None:
+        """The answer; of a conversation, only the turn that failed."""
+        response, number = self.first.response, self.failed_turn
+        if response is None or number is None:
+            return self.answer
         return "\n".join(lines_of_turn(response.turns[number - 1]))
 
     @property

@@ -476,7 +476,7 @@ def ratio_change(ratio: Difference | None) -> str:
 def latency_change(
     comparison: Comparison, variant: VariantComparison, medians_s: Sequence[float]
 ) -> str:
-    """`+30 % (+10 to +52 %); main: 0.8 s to 2.1 s`, or `+30 %` alone.
+    """`+30 % (+10 to +52 %); main: 0.8 s to 2.1 s`, or `+30 %, can't tell`.
 
     The bounds allow for the differences between cases, and not for a slow machine, which moves all
     of them: so they need the spread of the base's reports for a comparison.
@@ -490,7 +490,7 @@ def latency_change(
     if ratio is None or not _is_change(ratio) or not _is_beyond_noise(ratio):
         return ratio_change(ratio)
     if not medians_s:
-        return _ratio_text(ratio)
+        return f"{_ratio_text(ratio)}, can't tell"
     spread = f"{seconds(min(medians_s))} to {seconds(max(medians_s))}"
     return f"{ratio_change(ratio)}; {comparison.baseline.label}: {spread}"
 

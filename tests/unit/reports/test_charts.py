@@ -1,12 +1,14 @@
 """The pictures of report.html: values at the right places, and none without values."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
+from ci_evals.model.result import Result
 from ci_evals.reports.charts import rate_chart, scale_of, scatters, spark, trend_chart
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.variants import variant_reports
@@ -81,10 +83,17 @@ def test_two_reports_are_no_trend() -> None:
 
 
 def test_variants_stand_where_their_cost_and_rate_are_and_no_name_on_another() -> None:
-    names = [Variant(name) for name in ("a", "b", "c")]
-    summary = summarize(report_of({"x": ["PP", "PP", "FF"]}, variants=names), None)
-    cost, latency = scatters(variant_reports(summary))
-    assert (cost.title, latency.title) == ("cost per run", "latency p50")
-    assert [point.y for _, point in cost.points] == [0, 0, cost.height]
-    assert len(set(cost.labels)) == 3
+    names = [Variant(name) for name in ("a", "b", "c", "d")]
+    costs_usd = {"a": 0.01, "b": 0.01, "c": 0.02, "d": 0.02}
+
+    def edit(result: Result) -> Result:
+        return replace(result, cost_usd=costs_usd[result.provider])
+
+    summary = summarize(report_of({"x": ["PP", "PP", "PP", "FF"]}, variants=names, edit=edit), None)
+    (cost,) = scatters(variant_reports(summary))
+    assert cost.title == "cost per run", "all are equally fast, so latency tells nothing"
+    assert [point.y for _, point in cost.points] == [0, 0, 0, cost.height]
+    hidden, *seen = cost.labels
+    assert hidden is None, "the next point covers it"
+    assert len(set(seen)) == 3
     assert list(scatters(variant_reports(summary)[:1])) == []
