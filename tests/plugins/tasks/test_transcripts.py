@@ -84,6 +84,25 @@ def test_claude_code_that_uses_up_its_turns_has_answered() -> None:
     assert response.output == "`total` subtracted 1. I removed that; the test passes."
 
 
+def test_claude_code_answers_with_all_parts_of_its_last_message() -> None:
+    """Each part is an event of its own, and the end repeats only the last one."""
+
+    def part(text: str, message_id: str) -> dict[str, Any]:
+        message = {"id": message_id, "model": "m", "content": [{"type": "text", "text": text}]}
+        return {"type": "assistant", "message": message}
+
+    parts = [part("Let me see.", "m1"), part("It is ", "m2"), part("fixed.\n", "m2")]
+    for result, output in (
+        ("fixed.", "It is fixed.\n"),
+        ("It is fixed.", "It is fixed.\n"),
+        ("Something else.", "Something else."),
+    ):
+        end = {"type": "result", "subtype": "success", "is_error": False, "result": result}
+        lines = [{"type": "system", "subtype": "init"}, *parts, end]
+        data = b"\n".join(json.dumps(line).encode() for line in lines)
+        assert answer("claude-code", data).output == output
+
+
 def test_codex_tells_commands_changes_and_calls_of_mcp_servers() -> None:
     response = answer("codex", recorded("codex.jsonl"))
     assert response.output == "`total` subtracted 1. I removed that."

@@ -86,6 +86,7 @@ class ClaudeCode(TranscriptReader):
         super().__init__()
         self.tells_steps = False
         self._requests: dict[str, int] = {}
+        self._answering: str | None = None  # the id of the last message of the main agent
         self._agents: dict[str, str] = {}
         self._api_error: str | None = None  # of the last message
         self._own_words: str | None = None  # the last message, if the command itself made it
@@ -147,7 +148,7 @@ class ClaudeCode(TranscriptReader):
             return
         self._add_request(message, model or "", text, agent)
         if text and agent is None:
-            self.output = text
+            self._add_to_output(text, text_at(message, "id"))
         for block in blocks:
             if block.get("type") in ("tool_use", "server_tool_use"):
                 arguments = mapping_of(block, "input")
@@ -155,6 +156,14 @@ class ClaudeCode(TranscriptReader):
                 kind_of_agent = text_at(arguments, "subagent_type")
                 if kind_of_agent is not None:
                     self._agents[str(block.get("id"))] = kind_of_agent
+
+    def _add_to_output(self, text: str, message_id: str | None) -> None:
+        """Take the text of a message as the answer, together with its earlier parts."""
+        if self.output and message_id is not None and message_id == self._answering:
+            self.output += text
+        else:
+            self.output = text
+        self._answering = message_id
 
     def _add_request(
         self, message: Mapping[str, Any], model: str, text: str, agent: str | None
@@ -192,7 +201,8 @@ class ClaudeCode(TranscriptReader):
         subtype = text_at(event, "subtype") or ""
         self.finish_reason = text_at(event, "stop_reason") or subtype
         result = text_at(event, "result")
-        if result is not None:
+        # `result` has only the last part of a message in several.
+        if result is not None and not (self.output or "").rstrip().endswith(result.rstrip()):
             self.output = result
         if subtype in _LIMITS:
             self.finish_reason = subtype.removeprefix("error_")
