@@ -73,6 +73,39 @@ def json_values(text: str, starts: str = "{[") -> Iterator[Any]:
             yield value
 
 
+_SLIPS = re.compile(
+    r"""
+    (?P<string> "(?:[^"\\]|\\.)*" )
+    | (?P<comma> , (?=\s*[}\]]) )
+    | \b(?P<constant> True | False | None )\b
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_BACKSLASH = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff"))  # blanks of no width
+
+
+def mend_json(text: str) -> str:
+    """Mend what models often get wrong in JSON and what has one meaning only: raw line breaks and
+    backslashes in strings (LaTeX), a comma before a closing bracket, Python's constants, and
+    invisible blanks.
+    """
+
+    def mend(slip: re.Match[str]) -> str:
+        if slip["string"] is not None:
+            whole = _BACKSLASH.sub(_keep_escape, slip["string"])
+            return whole.replace("\n", r"\n").replace("\r", r"\r").replace("\t", r"\t")
+        return _CONSTANTS.get(slip[0], "")
+
+    return _SLIPS.sub(mend, text.translate(_INVISIBLE))
+
+
+def _keep_escape(backslash: re.Match[str]) -> str:
+    """Return an escape as it is, and a backslash that begins none as two."""
+    return backslash[0] if backslash[1] else r"\\"
+
+
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 

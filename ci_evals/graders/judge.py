@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
@@ -16,7 +16,7 @@ from pydantic import Strict, TypeAdapter, ValidationError
 from ci_evals.errors import GradingError
 from ci_evals.format import closest, join_first, number_of, one_line, quote
 from ci_evals.graders.base import ModelGrader, failed, reaches
-from ci_evals.graders.json_text import json_values, strip_fence
+from ci_evals.graders.json_text import json_values, mend_json, strip_fence
 from ci_evals.graders.orders import find_orders
 from ci_evals.graders.rubrics import (
     MATERIAL,
@@ -33,6 +33,7 @@ from ci_evals.model.grading import Finding, Models, Statement
 from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Message
 from ci_evals.templating import template_sandbox, text_renderer
+from ci_evals.thoughts import without_thoughts
 
 PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 
@@ -419,15 +420,15 @@ class Opinion:
 def read_opinion(text: str, verdicts: Sequence[str | int]) -> Opinion | None:
     """Read the verdict in a judge's reply; None if there is not exactly one.
 
-    With two, the judge may have quoted the answer, which could contain a verdict of its own.
+    With two, the judge may have quoted the answer, which could contain a verdict of its own. The
+    same object twice is one verdict.
     """
-    replies = [item for item in _objects(text) if "verdict" in item]
-    if len(replies) != 1:
+    reply = _only_object(text, "verdict")
+    if reply is None:
         return None
-    reply = replies[0]
     value = reply["verdict"]
-    if isinstance(value, bool):
-        return None
+    if isinstance(value, bool):  # `pass` or `fail`, if these are the verdicts
+        value = "pass" if value else "fail"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     name = str(value).strip().strip(".").casefold()  # `Pass.` and `"4"` are understood
@@ -459,11 +460,11 @@ def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement,
         texts: the number of texts in the context; other numbers are dropped.
         by_text: every text must be listed exactly once.
     """
-    replies = [item for item in _objects(text) if "statements" in item]
-    if len(replies) != 1:
+    reply = _only_object(text, "statements")
+    if reply is None:
         return None
     try:
-        listed = _list_adapter().validate_python(replies[0]["statements"])
+        listed = _list_adapter().validate_python(reply["statements"])
     except ValidationError:
         return None
     statements: list[Statement] = []
@@ -479,6 +480,13 @@ def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement,
     return tuple(statements)
 
 
-def _objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the outermost JSON objects in a text."""
-    return json_values(strip_fence(text[:_MAX_REPLY_CHARACTERS]), "{")
+def _only_object(text: str, key: str) -> Mapping[str, Any] | None:
+    """Return the outermost JSON object with a key in a judge's reply; None if there is none, or if
+    there are several that differ.
+    """
+    reply = without_thoughts(text[:_MAX_REPLY_CHARACTERS])
+    values = json_values(strip_fence(mend_json(reply)), "{")
+    found: list[Mapping[str, Any]] = [item for item in values if key in item]
+    if not found or any(item != found[0] for item in found):
+        return None
+    return found[0]
