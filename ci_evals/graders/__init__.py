@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ci_evals.graders.python import PythonGrader as PythonGrader
     from ci_evals.graders.regex import Regex as Regex
     from ci_evals.graders.similar import Similar as Similar
+    from ci_evals.graders.skills import SkillUsed as SkillUsed
     from ci_evals.graders.text import Contains as Contains
     from ci_evals.graders.text import ContainsAll as ContainsAll
     from ci_evals.graders.text import ContainsAny as ContainsAny

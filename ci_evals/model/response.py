@@ -102,13 +102,21 @@ class Message(Options):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as counted by the provider. `cached_tokens` are input tokens that were read from its
-    cache.
+    """Tokens as counted by the provider.
+
+    Attributes:
+        input_tokens: all that it read, from its cache or not.
+        output_tokens: all that it wrote, thoughts included.
+        cached_tokens: input tokens that were read from its cache.
+        cache_write_tokens: input tokens that were written to its cache.
+        hour_write_tokens: those of them that stay there for an hour, which cost more.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    hour_write_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -119,6 +127,8 @@ class Usage:
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.hour_write_tokens + other.hour_write_tokens,
         )
 
 

@@ -290,6 +290,8 @@ class _UsageFields(TypedDict, total=False):
     input_tokens: Tokens
     output_tokens: Tokens
     cached_tokens: Tokens
+    cache_write_tokens: Tokens
+    hour_write_tokens: Tokens
 
 
 def _given_counts(value: object) -> object:

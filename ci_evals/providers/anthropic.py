@@ -1,7 +1,7 @@
 """Anthropic's messages API: `POST {base_url}/v1/messages`."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -99,7 +99,7 @@ class Messages:
         """
         model = stop_reason = first_token_s = None
         blocks: dict[int, _Block] = {}
-        counts: dict[str, int] = {}
+        counts: dict[str, Any] = {}
         for event, after_s in self._endpoint.read_events(_event(), events):
             if event.type == "error":
                 raise self._endpoint.reported(event.error)
@@ -129,11 +129,12 @@ class Messages:
         return _Message(content, model, stop_reason, _Usage(**counts), first_token_s)
 
 
-def _nonzero_counts(usage: "_Usage | None") -> dict[str, int]:
+def _nonzero_counts(usage: "_Usage | None") -> dict[str, Any]:
     """Return the counts of one event; other events of the same stream have the others."""
     if usage is None:
         return {}
-    return {name: count for name, count in asdict(usage).items() if count}
+    counts = {each.name: getattr(usage, each.name) for each in fields(usage)}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _turn(messages: Sequence[Message], folder: Path) -> dict[str, Any]:
@@ -247,18 +248,28 @@ class _Block:
 
 
 @dataclass(slots=True)
+class _CacheCreation:
+    ephemeral_1h_input_tokens: int = 0
+
+
+@dataclass(slots=True)
 class _Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
+    cache_creation: _CacheCreation | None = None
 
     @property
     def tokens(self) -> Usage:
         """All tokens. The API's `input_tokens` excludes tokens of the cache."""
         cached = self.cache_read_input_tokens or 0
         written = self.cache_creation_input_tokens or 0
-        return Usage(self.input_tokens + written + cached, self.output_tokens, cached)
+        for_an_hour = 0
+        if self.cache_creation is not None:
+            for_an_hour = min(self.cache_creation.ephemeral_1h_input_tokens, written)
+        input_tokens = self.input_tokens + written + cached
+        return Usage(input_tokens, self.output_tokens, cached, written, for_an_hour)
 
 
 @dataclass(slots=True)

@@ -41,6 +41,7 @@ class Price(Options):
     input_per_mtok: NonNegative
     output_per_mtok: NonNegative
     cached_per_mtok: NonNegative | None = None
+    cache_write_per_mtok: NonNegative | None = None
 
 
 def header_problems(headers: Mapping[str, str]) -> list[str]:

@@ -82,6 +82,11 @@ class Stream(Options):
     end: str | None = None
 
 
+TokenCount = Literal[
+    "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "hour_write_tokens"
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http(ProviderOptions):
     """A service of any kind.
@@ -122,9 +127,7 @@ class Http(ProviderOptions):
     tool_calls: str | None = None
     steps: str | None = None
     context: str | None = None
-    usage: str | Mapping[Literal["input_tokens", "output_tokens", "cached_tokens"], str] | None = (
-        None
-    )
+    usage: str | Mapping[TokenCount, str] | None = None
     cost_usd: str | None = None
     finish_reason: str | None = None
     metadata: str | Mapping[str, str] | None = None
@@ -531,7 +534,7 @@ def _read_usage(paths: str | Mapping[Any, str] | None, documents: Sequence[Any])
     if not isinstance(paths, str):
         counts = {name: _read_value(path, documents) for name, path in paths.items()}
         for name, count in counts.items():
-            if count is None and name != "cached_tokens":  # services omit it if there are none
+            if count is None and name in ("input_tokens", "output_tokens"):  # others may be none
                 return None
         return counts
     value = _read_value(paths, documents)

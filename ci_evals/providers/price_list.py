@@ -37,6 +37,7 @@ def _price_usd(
     counts = ListUsage(
         input_tokens=usage.input_tokens,
         cache_read_tokens=usage.cached_tokens or None,
+        cache_write_tokens=usage.cache_write_tokens or None,
         output_tokens=usage.output_tokens,
     )
     try:

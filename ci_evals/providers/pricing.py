@@ -9,6 +9,9 @@ from ci_evals.format import closest
 from ci_evals.model.response import Response, Usage
 from ci_evals.providers.base import Price, ProviderOptions
 
+_WRITE, _HOUR_WRITE = 1.25, 2.0
+"""What writing to Anthropic's cache costs, for minutes and for an hour, in prices of input."""
+
 Pricer = Callable[[Response], float | None]
 """Returns the cost of an answer in USD; None if it is not known."""
 
@@ -83,6 +86,17 @@ def _cost_at(price: Price, usage: Usage) -> float:
     cached_per_mtok = price.cached_per_mtok
     if cached_per_mtok is None:
         cached_per_mtok = price.input_per_mtok
-    fresh_tokens = usage.input_tokens - usage.cached_tokens
-    input_cost = fresh_tokens * price.input_per_mtok + usage.cached_tokens * cached_per_mtok
-    return (input_cost + usage.output_tokens * price.output_per_mtok) / 1e6
+    write_per_mtok = price.cache_write_per_mtok
+    if write_per_mtok is None:
+        write_per_mtok = _WRITE * price.input_per_mtok
+    hour_per_mtok = write_per_mtok * _HOUR_WRITE / _WRITE
+    written_for_minutes = usage.cache_write_tokens - usage.hour_write_tokens
+    fresh_tokens = usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
+    cost = (
+        fresh_tokens * price.input_per_mtok
+        + usage.cached_tokens * cached_per_mtok
+        + written_for_minutes * write_per_mtok
+        + usage.hour_write_tokens * hour_per_mtok
+        + usage.output_tokens * price.output_per_mtok
+    )
+    return cost / 1e6

@@ -373,7 +373,7 @@ class _Usage(CamelCase):
         """All tokens. The API's `inputTokens` excludes tokens of the cache."""
         cached = self.cache_read_input_tokens or 0
         written = self.cache_write_input_tokens or 0
-        return Usage(self.input_tokens + written + cached, self.output_tokens, cached)
+        return Usage(self.input_tokens + written + cached, self.output_tokens, cached, written)
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ def test_claude_code_tells_requests_tools_sub_agents_cost_and_tokens_of_all_mode
     assert response.model == "claude-sonnet-4-5-20250929"
     assert response.finish_reason == "end_turn"
     assert response.cost_usd == 0.0421
-    assert response.usage == Usage(16 + 4 + 43200 + 4800 + 1000, 286, 43200)
+    assert response.usage == Usage(16 + 4 + 43200 + 4800 + 1000, 286, 43200, 5800)
     assert response.steps is not None
     assert [(step.kind, step.name, step.agent) for step in response.steps] == [
         ("model_request", "claude-sonnet-4-5-20250929", None),
@@ -57,7 +57,7 @@ def test_claude_code_tells_requests_tools_sub_agents_cost_and_tokens_of_all_mode
         ("model_request", "claude-sonnet-4-5-20250929", None),
     ]
     assert response.steps[0].result == "I'll look at the failing test first."
-    assert response.steps[0].usage == Usage(12004, 61, 10800)
+    assert response.steps[0].usage == Usage(12004, 61, 10800, 1200)
     bash, task, read, edit = calls(response)
     assert bash.arguments == {"command": "python3 -m unittest", "description": "Run the tests"}
     assert (bash.result, bash.error) == (None, "Exit code 1\nFAIL: test_total")
@@ -147,7 +147,7 @@ def test_opencode_tells_requests_with_their_tokens_and_the_cost_of_all() -> None
     response = answer("opencode", recorded("opencode.jsonl"))
     assert response.output == "`total` subtracts 1."
     assert response.cost_usd == pytest.approx(0.015)
-    assert response.usage == Usage(671 + 21415 + 100 + 50 + 22000, 113, 43415)
+    assert response.usage == Usage(671 + 21415 + 100 + 50 + 22000, 113, 43415, 50)
     assert response.steps is not None
     assert [(step.kind, step.name) for step in response.steps] == [
         ("model_request", ""),

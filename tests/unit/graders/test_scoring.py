@@ -67,6 +67,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
             "e": {"regex": "a.b", "contains": "b"},
         },
     },
+    "skill_used": {"value": "release-notes"},
     "trajectory": {"calls": ["a", {"name": "b", "arguments": {"a": 1}}], "match": "exact"},
     "no_tool_errors": {},
     "max_tool_calls": {"value": 1},

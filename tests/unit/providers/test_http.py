@@ -375,7 +375,8 @@ async def test_what_else_an_answer_tells_is_read_from_its_path(
             {"usage": "$.trace"},
             (
                 "$.trace has no token counts "
-                "with known names (input_tokens, output_tokens, cached_tokens)"
+                "with known names (input_tokens, output_tokens, cached_tokens, "
+                "cache_write_tokens, hour_write_tokens)"
             ),
         ),
         ({"usage": "$.trace"}, 'only {"id":"7f3a",'),

@@ -331,7 +331,12 @@ READ = {
     ),
     "anthropic": Response(
         "Hi! My name is Claude.",
-        usage=Usage(input_tokens=2095 + 2051 + 2048, output_tokens=503, cached_tokens=2048),
+        usage=Usage(
+            input_tokens=2095 + 2051 + 2048,
+            output_tokens=503,
+            cached_tokens=2048,
+            cache_write_tokens=2051,
+        ),
         model="claude-sonnet-4-20250514",
         finish_reason="end_turn",
     ),
@@ -343,7 +348,9 @@ READ = {
     ),
     "bedrock": Response(
         "Hello! How can I help you?",
-        usage=Usage(input_tokens=10 + 16 + 100, output_tokens=9, cached_tokens=16),
+        usage=Usage(
+            input_tokens=10 + 16 + 100, output_tokens=9, cached_tokens=16, cache_write_tokens=100
+        ),
         finish_reason="end_turn",
     ),
 }

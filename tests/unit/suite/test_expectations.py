@@ -33,6 +33,7 @@ SHORT: dict[str, Any] = {
     "tool_call": "book",
     "tool_arguments": "book",
     "trajectory": ["search", "book"],
+    "skill_used": "release-notes",
     "no_tool_errors": True,
     "max_tool_calls": 3,
     "max_steps": 3,

@@ -264,7 +264,9 @@ def _usage(counts: Mapping[str, Any]) -> Usage | None:
     cached = count_at(counts, "cache_read_input_tokens")
     written = count_at(counts, "cache_creation_input_tokens")
     input_tokens = count_at(counts, "input_tokens") + cached + written
-    return Usage(input_tokens, count_at(counts, "output_tokens"), cached)
+    hour = count_at(mapping_of(counts, "cache_creation"), "ephemeral_1h_input_tokens")
+    output_tokens = count_at(counts, "output_tokens")
+    return Usage(input_tokens, output_tokens, cached, written, min(hour, written))
 
 
 def _usage_of_models(models: Mapping[str, Any]) -> Usage | None:
@@ -275,6 +277,6 @@ def _usage_of_models(models: Mapping[str, Any]) -> Usage | None:
         cached = count_at(counts, "cacheReadInputTokens")
         written = count_at(counts, "cacheCreationInputTokens")
         input_tokens = count_at(counts, "inputTokens") + cached + written
-        usage = Usage(input_tokens, count_at(counts, "outputTokens"), cached)
+        usage = Usage(input_tokens, count_at(counts, "outputTokens"), cached, written)
         total = usage + (total or Usage())
     return total

@@ -91,11 +91,12 @@ class OpenCode(TranscriptReader):
             self._recover()
         tokens = mapping_of(part, "tokens")
         cache = mapping_of(tokens, "cache")
-        cached = count_at(cache, "read")
+        cached, written = count_at(cache, "read"), count_at(cache, "write")
         usage = Usage(
-            count_at(tokens, "input") + cached + count_at(cache, "write"),
+            count_at(tokens, "input") + cached + written,
             count_at(tokens, "output") + count_at(tokens, "reasoning"),
             cached,
+            written,
         )
         self.usage = usage + (self.usage or Usage())
         cost_usd = number_at(part, "cost")
