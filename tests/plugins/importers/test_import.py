@@ -195,10 +195,10 @@ async def test_agents_and_programs_are_called_as_promptfoo_calls_them(tmp_path: 
     direct = await ci_evals(tmp_path, "run", "p.yaml")
     assert direct.code == 2
     assert direct.err.startswith(
-        "p.yaml: needs promptfoo_agents.py, which only an import writes\n`ci-evals import p.yaml"
+        "p.yaml: needs promptfoo_agents_p.py, which only an import writes\n`ci-evals import p.yaml"
     )
     ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
-    assert ended.err.splitlines()[:2] == ["written: evals.yaml", "written: promptfoo_agents.py"]
+    assert ended.err.splitlines()[:2] == ["written: evals.yaml", "written: promptfoo_agents_p.py"]
     assert not_imported(ended) == []
     ran = await ci_evals(tmp_path, "run")
     assert ran.code == 1, ran.err
@@ -247,7 +247,7 @@ async def test_no_key_is_copied(tmp_path: Path, name: str) -> None:
     (tmp_path / "p.json").write_text(json.dumps(config))
     ended = await ci_evals(tmp_path, "import", "p.json", "--to", "evals.yaml")
     assert len(not_imported(ended)) == 1
-    agents = tmp_path / "promptfoo_agents.py"
+    agents = tmp_path / "promptfoo_agents_p.py"
     everything = [
         ended.err,
         (tmp_path / "evals.yaml").read_text(),
@@ -1505,6 +1505,14 @@ tests:
     assert:
       - {type: equals, value: c7}
       - {type: latency, threshold: 5000}
+  - vars: {q: f}
+    options:
+      transform: |
+        return output.toUpperCase() + "!";
+    assert: [{type: equals, value: F!}]
+  - vars: {q: g}
+    options: {transform: "const all = output + output; return all"}
+    assert: [{type: equals, value: gg}]
   - vars: {q: e}
     assert: [{type: not-contains, value: e, transform: 'output.nothing.there()'}]
 """,
@@ -1512,7 +1520,7 @@ tests:
     )
     assert lost == []
     assert suite["cases"][1]["expect"] == [
-        {"equals": {"value": "c7", "transform": "promptfoo_transforms.mjs:transform_3"}},
+        {"equals": {"value": "c7", "transform": "promptfoo_transforms_p.mjs:transform_3"}},
         {"latency": 5},
     ]
     ended = await ci_evals(tmp_path, "run")
@@ -1521,12 +1529,36 @@ tests:
     assert {case: result["status"] for case, result in results.items()} == {
         "a,b": "passed",
         "c ; d": "passed",
+        "f": "passed",
+        "g": "passed",
         "e": "failed",
     }
     assert "Cannot read properties of undefined" in ended.out
     direct = await ci_evals(tmp_path, "run", "p.yaml")
     assert direct.code == 2
-    assert "needs promptfoo_transforms.mjs, which only an import writes" in direct.err
+    assert "needs promptfoo_transforms_p.mjs, which only an import writes" in direct.err
+
+
+async def test_two_configs_of_one_folder_have_code_of_their_own(tmp_path: Path) -> None:
+    """Each asks with its own config and has its own transform, whichever was imported last."""
+    (tmp_path / "provider.py").write_text(
+        "def call_api(prompt, options, context):\n"
+        "    return {'output': options['config']['city'] + ' ' + prompt}\n"
+    )
+    for name, city, end in (("one", "Paris", "1"), ("two", "Rome", "2")):
+        provider = {"id": "file://provider.py", "config": {"city": city}}
+        check = {"type": "equals", "value": f"{city} hi{end}", "transform": f"output + {end}"}
+        config = {
+            "prompts": ["{{q}}"],
+            "providers": [provider],
+            "tests": [{"vars": {"q": "hi"}, "assert": [check]}],
+        }
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(config))
+        made = await ci_evals(tmp_path, "import", f"{name}.yaml", "--to", f"{name}.evals.yaml")
+        assert made.code == 0, made.err
+    for name in ("one", "two"):
+        ended = await ci_evals(tmp_path, "run", f"{name}.evals.yaml", "--out", name)
+        assert ended.code == 0, ended.out + ended.err
 
 
 async def test_transforms_in_python_are_run(tmp_path: Path) -> None:
@@ -1556,7 +1588,7 @@ tests:
     await ci_evals(tmp_path, "run")
     assert statuses(tmp_path) == {"a,b": {"passed"}, "c": {"failed"}}
     direct = await ci_evals(tmp_path, "run", "p.yaml")
-    assert "needs promptfoo_transforms.py, which only an import writes" in direct.err
+    assert "needs promptfoo_transforms_p.py, which only an import writes" in direct.err
 
 
 async def test_a_transform_of_a_test_that_others_share_graders_with_is_listed(

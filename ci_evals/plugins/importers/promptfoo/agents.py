@@ -4,12 +4,24 @@ import keyword
 import re
 import shlex
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from ci_evals.plugins.importers.draft import UntranslatableError
 from ci_evals.plugins.importers.source import Source
 
-MODULE = "promptfoo_agents"
+
+def module_for(config: Path, what: str) -> str:
+    """Return the name of a generated module, such as `promptfoo_agents`.
+
+    A config by another name than promptfoo's own may not be the only one in its folder, so its name
+    is part of the module's.
+    """
+    name = f"promptfoo_{what}"
+    if config.stem == "promptfooconfig":
+        return name
+    return f"{name}_{re.sub(r'[^0-9A-Za-z]+', '_', config.stem)}"
+
 
 _START = '''\
 """Calls agents and programs as promptfoo does. Written by `ci-evals import`; yours to edit."""
@@ -72,7 +84,6 @@ def {name}(asked: Any, request: Request) -> str:
 """
 
 
-_TRANSFORMS = "promptfoo_transforms"
 _PROPERTIES = r"((?:\??\.\w+|\??\.?\[\d+\])+)"
 _USUAL = (
     (r"output\.trim\(\)", "output | trim"),
@@ -98,9 +109,14 @@ def {name}(output: str, answer: Answer) -> Any:
 
 
 class Transforms:
-    """Translates transforms; collects those that need code into `files`."""
+    """Translates transforms; collects those that need code into `files`.
 
-    def __init__(self) -> None:
+    Args:
+        module: the name of these files.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
         self._names: dict[str, str] = {}
         self._imports: set[str] = set()
         self._functions: dict[str, str] = {}
@@ -116,14 +132,14 @@ class Transforms:
                 if "\n" in code:
                     body = code
                 functions.append(f"\nexport function {name}(output, context) {{\n{body}\n}}\n")
-            files[f"{_TRANSFORMS}.mjs"] = _START_OF_JAVASCRIPT + "".join(functions)
+            files[f"{self._module}.mjs"] = _START_OF_JAVASCRIPT + "".join(functions)
         if self._functions:
             start = _START_OF_PYTHON.format(imports=_lines_of(self._imports))
             calls = [
                 _TRANSFORM.format(name=name, function=function)
                 for function, name in self._functions.items()
             ]
-            files[f"{_TRANSFORMS}.py"] = start + "".join(calls)
+            files[f"{self._module}.py"] = start + "".join(calls)
         return files
 
     def translate(self, code: Any, source: Source) -> str:
@@ -142,6 +158,8 @@ class Transforms:
                 raise UntranslatableError("a transform is in JavaScript or Python")
             return source.relative(file) + colon + name
         expression = code.strip().removesuffix(";")
+        if ";" not in expression:  # a block of one statement is the body of a function
+            expression = re.sub(r"^return\b\s*", "", expression)
         for pattern, ours in _USUAL:
             if match := re.fullmatch(pattern, expression):
                 return match.expand(ours).replace("?.[", "[").replace("?.", ".")
@@ -149,15 +167,16 @@ class Transforms:
             expression = code.strip()
         elif re.match(r"(const|let|var)\s", expression):
             before, semicolon, last = expression.rpartition(";")
-            expression = f"{before}{semicolon}\nreturn {last.strip()};"
+            last = re.sub(r"^return\b\s*", "", last.strip())
+            expression = f"{before}{semicolon}\nreturn {last};"
         name = self._names.setdefault(expression, f"transform_{len(self._names) + 1}")
-        return f"{_TRANSFORMS}.mjs:{name}"
+        return f"{self._module}.mjs:{name}"
 
     def _call_python(self, path: str, function: str) -> str:
         statement, expression = import_of(path, function)
         self._imports.add(statement)
         name = self._functions.setdefault(expression, f"transform_{len(self._functions) + 1}")
-        return f"{_TRANSFORMS}:{name}"
+        return f"{self._module}:{name}"
 
 
 def import_of(path: str, function: str) -> tuple[str, str]:
@@ -188,9 +207,14 @@ def _lines_of(imports: Collection[str]) -> str:
 
 
 class Agents:
-    """Collects the functions of the module; `text` is its text, empty if it is not needed."""
+    """Collects the functions of a module; `text` is its text, empty if it is not needed.
 
-    def __init__(self) -> None:
+    Args:
+        module: its name.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
         self._imports: set[str] = set()
         self._parts: dict[str, str] = {}
 
@@ -213,7 +237,7 @@ class Agents:
         self._parts[name] = _FUNCTION.format(
             name=name, function=expression, config=repr(dict(config))
         )
-        return {"type": "python", "target": f"{MODULE}:{name}"}
+        return {"type": "python", "target": f"{self.module}:{name}"}
 
     def run_program(self, command: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a provider that runs a program with the prompt as an argument."""
@@ -221,7 +245,7 @@ class Agents:
         self._parts[name] = _PROGRAM.format(
             name=name, words=repr(shlex.split(command)), config=repr(dict(config))
         )
-        return {"type": "python", "target": f"{MODULE}:{name}"}
+        return {"type": "python", "target": f"{self.module}:{name}"}
 
     def _name(self, wanted: str) -> str:
         base = re.sub(r"\W+", "_", wanted).strip("_").lower() or "agent"

@@ -111,11 +111,14 @@ class Assertions:
     Args:
         draft: records lost parts.
         templates: translates the templates in values.
+        transforms: translates transforms.
     """
 
-    def __init__(self, draft: SuiteDraft, templates: TemplateTranslator) -> None:
+    def __init__(
+        self, draft: SuiteDraft, templates: TemplateTranslator, transforms: Transforms
+    ) -> None:
         self.judges: dict[str, dict[str, Any]] = {}
-        self.transforms = Transforms()
+        self.transforms = transforms
         self.is_transformed = False
         """True if the test has a transform that applies before its assertions."""
         self._draft = draft

@@ -23,7 +23,7 @@ from ci_evals.plugins.importers.draft import (
     original,
     seconds,
 )
-from ci_evals.plugins.importers.promptfoo.agents import MODULE, Agents
+from ci_evals.plugins.importers.promptfoo.agents import Agents, Transforms, module_for
 from ci_evals.plugins.importers.promptfoo.assertions import Assertions
 from ci_evals.plugins.importers.promptfoo.providers import WEAKENING, provider_of
 from ci_evals.plugins.importers.promptfoo.rows import plain_columns, test_of_row
@@ -180,8 +180,9 @@ class _Converter:
         self.default_test = self.find_default_test()
         self.draft = SuiteDraft("promptfoo")
         self.templates = TemplateTranslator()
-        self.agents = Agents()
-        self.assertions = Assertions(self.draft, self.templates)
+        self.agents = Agents(module_for(source.path, "agents"))
+        transforms = Transforms(module_for(source.path, "transforms"))
+        self.assertions = Assertions(self.draft, self.templates, transforms)
         self.judge: Node | None = None
         self.entries: dict[str, list[_Entry]] = {"providers": [], "prompts": []}
         self.sections: dict[str, dict[Any, Any]] = {}
@@ -229,7 +230,7 @@ class _Converter:
             self.make_choices(self.draft.suite.get(key, ()))
         self.draft.suite |= dict.fromkeys(self.source.take_other_comments())
         if text := self.agents.text:
-            self.draft.files[f"{MODULE}.py"] = text
+            self.draft.files[f"{self.agents.module}.py"] = text
         self.draft.files |= self.assertions.transforms.files
         return self.draft
 
