@@ -17,6 +17,7 @@ from ci_evals.reports.groups import (
     CellGroup,
     ForeignText,
     GroupItem,
+    Quotation,
     Sentence,
     case_subject,
     case_tallies,
@@ -369,6 +370,14 @@ class Top:
             return ()
         shared = [entry for entry in group.entries if len(entry.cells) > 1]
         return shared[:_MOST_REASONS]
+
+    @property
+    def further_reasons(self) -> Sequence[GroupItem]:
+        """The shared reasons, without a single one whose answer the headline quotes."""
+        quotes = any(isinstance(piece, Quotation) for piece in self._found.headline)
+        if quotes and len(self.reasons) == 1:
+            return ()
+        return self.reasons
 
     @property
     def names_what_broke(self) -> bool:
