@@ -6,8 +6,8 @@
   const sides = document.getElementById("sides"); // absent where no case has two answers
   const keys = document.getElementById("keys");
   const groups = [...list.querySelectorAll(".group")];
-  const parts = [...document.querySelectorAll(".parts a:not([href^='#case=']), .broken .tag")];
-  const names = ["q", "outcome", "change", "tag", "grader", "variant", "prompt", "provider", "flaky", "sort",
+  const parts = [...document.querySelectorAll(".parts a:not([href^='#case=']), .broken .tag, .outcomes a")];
+  const names = ["q", "outcome", "tag", "grader", "variant", "prompt", "provider", "sort",
     "marks", "view", "left", "right", "differ"];
   const total = tools.querySelector("output").value; // `40 cases`
   const sorted = document.createElement("div");
@@ -146,19 +146,23 @@
     return texts.get(each);
   };
   const filter = () => {
-    const { q, outcome, change, variant, prompt, provider, flaky, tag, grader, differ, marks: ofMarks } = Object.fromEntries(chosen());
+    const { q, outcome, variant, prompt, provider, tag, grader, differ, marks: ofMarks } = Object.fromEntries(chosen());
     const words = (q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
     const columns = new Set();
     [...tools.elements.variant?.options ?? []].forEach((option, number) => {
-      const isChosen = (!variant || option.value === variant) && (!prompt || option.dataset.prompt === prompt)
+      const isColumn = (!variant || option.value === variant) && (!prompt || option.dataset.prompt === prompt)
         && (!provider || option.dataset.provider === provider);
-      if (isChosen) columns.add(String(number - 1));
+      if (isColumn) columns.add(String(number - 1));
     });
     const byVariant = variant || prompt || provider;
-    const fits = (chip) => (!outcome || chip.dataset.o === outcome) && (!change || chip.dataset.c === change)
-      && (!byVariant || columns.has(chip.dataset.v)) && (!grader || chip.dataset.g?.split("\n").includes(grader))
-      && (!flaky || (chip.dataset.p > 0 && chip.dataset.p < 1));
-    const byCell = outcome || change || byVariant || grader || flaky;
+    const isChosen = (chip) => (!byVariant || columns.has(chip.dataset.v)) && (!grader || chip.dataset.g?.split("\n").includes(grader));
+    const hasOutcome = (chip) => !outcome || chip.dataset.o === outcome || chip.dataset.c === outcome;
+    const fits = (each) => {
+      const chips = chipsOf(each).filter(isChosen);
+      if (outcome === "passed") return chips.length > 0 && chips.every(hasOutcome); // no other variant failed it
+      return chips.some(hasOutcome);
+    };
+    const byCell = outcome || byVariant || grader;
     const filtered = Boolean(byCell || tag || words.length || differ || ofMarks);
     const marked = casesMarked(ofMarks === "against");
     const cases = filtered ? everyCase() : every ?? [];
@@ -167,7 +171,7 @@
       each.hidden = filtered && !((!tag || [...each.querySelectorAll(".tag")].some((one) => one.textContent === tag))
         && words.every((word) => textOfCase(each).includes(word)) && (!differ || differs(each.parentNode))
         && (!ofMarks || marked.has(each.id))
-        && (!byCell || chipsOf(each).some(fits)));
+        && (!byCell || fits(each)));
       shown += !each.hidden;
     }
     tools.querySelector("output").value = filtered ? `${shown.toLocaleString("en")} of ${total}` : total;
@@ -183,7 +187,7 @@
       else if (openBefore !== null) group.open = openBefore[number];
     });
     if (!filtered) openBefore = null;
-    const inUse = chosen().map((pair) => `#${asFragment([pair])}`);
+    const inUse = chosen().map(([name, value]) => `#${name}=${encodeURIComponent(value)}`);
     for (const link of parts) link.ariaCurrent = inUse.includes(link.getAttribute("href")) ? "true" : null;
   };
 
@@ -639,7 +643,7 @@
     if (run) go(run.parentElement.id);
   });
 
-  // A click on a part of the matrix shows only its cases; a second click shows all cases again.
+  // A click on an outcome or a part of the matrix shows only its cases; a second click shows all cases again.
 
   const choose = (event) => {
     event.preventDefault();
@@ -648,7 +652,7 @@
     field.value = field.value === value ? "" : value;
     show();
     go("", true);
-    if (tools.getBoundingClientRect().top > innerHeight / 2) document.getElementById("cases").scrollIntoView();
+    if (!tools.contains(event.currentTarget) && tools.getBoundingClientRect().top > innerHeight / 2) document.getElementById("cases").scrollIntoView();
   };
   for (const link of parts) link.addEventListener("click", choose);
 

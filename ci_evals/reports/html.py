@@ -36,7 +36,7 @@ from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.files import Format
 from ci_evals.reports.findings import Findings, findings
 from ci_evals.reports.groups import ForeignText, GroupItem, Sentence, join_sentence
-from ci_evals.reports.page import MAX_OPTIONS, choices, page_of
+from ci_evals.reports.page import MAX_OPTIONS, count_outcomes, list_tags, page_of
 from ci_evals.reports.page_cases import (
     NAME_CHARACTERS,
     REASON_CHARACTERS,
@@ -141,7 +141,8 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
         ties=TIES,
         page=page_of(found),
         cases=_Cases(summary),
-        choices=choices(summary),
+        outcomes=count_outcomes(summary),
+        tags=list_tags(summary),
         columns=columns_of(summary),
         max_rows=_MAX_ROWS,
         max_options=MAX_OPTIONS,

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ci_evals.gate.compare import Change
 from ci_evals.reports.findings import Findings
 from ci_evals.reports.groups import Group, GroupItem, cells_by_group
-from ci_evals.reports.page_cases import CHANGES, PageRow
+from ci_evals.reports.page_cases import PageRow
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.view import CellOutcome, CellView, every_case
 
@@ -21,7 +22,20 @@ _MAX_ROWS_UNFOLDED = 40  # of a group that is open at first
 _FEW_ROWS = 6  # a group with no more rows is open even if the comment folds it
 _MAX_ALIKE_UNFOLDED = 12  # rows under the reason that they share
 
-_OUTCOMES: tuple[CellOutcome, ...] = ("failed", "errored", "flaky", "not run", "passed")
+_OUTCOMES: tuple[CellOutcome | Change, ...] = (
+    "worse",
+    "probably worse",
+    "failed",
+    "errored",
+    "flaky",
+    "can't tell",
+    "fixed",
+    "new",
+    "edited",
+    "not compared",
+    "not run",
+    "passed",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,21 +206,20 @@ class _Rows:
 # Filters.
 
 
-def choices(summary: Summary) -> dict[str, list[tuple[str, int]]]:
-    """Return the options of each filter in their usual order, each with its number of cases."""
-    outcomes: dict[str, int] = dict.fromkeys(_OUTCOMES, 0)
-    changes: dict[str, int] = dict.fromkeys(CHANGES, 0)
-    tags: dict[str, int] = {}
+def count_outcomes(summary: Summary) -> dict[CellOutcome | Change, int]:
+    """Count the cases with a cell of each outcome or change; those that passed on all variants."""
+    counts = dict.fromkeys(_OUTCOMES, 0)
     for case in every_case(summary).values():
-        for outcome in {cell.marked_outcome for cell in case.cells}:
-            outcomes[outcome] += 1
-        for change in {cell.change for cell in case.cells if cell.change}:
-            changes[change] += 1
-        for tag in dict.fromkeys(case.case.tags):
-            tags[tag] = tags.get(tag, 0) + 1
-    return {"outcome": _options(outcomes), "change": _options(changes), "tag": _options(tags)}
+        found: set[CellOutcome | Change | None] = {cell.marked_outcome for cell in case.cells}
+        if len(found) > 1:
+            found.discard("passed")
+        found.update(cell.change for cell in case.cells)
+        for outcome in counts:
+            counts[outcome] += outcome in found
+    return {outcome: count for outcome, count in counts.items() if count}
 
 
-def _options(numbers: Mapping[str, int]) -> list[tuple[str, int]]:
-    options = [(option, number) for option, number in numbers.items() if number]
-    return options[:MAX_OPTIONS]
+def list_tags(summary: Summary) -> list[str]:
+    """Return the tags of all cases, each once."""
+    tags = (tag for case in summary.report.plan.cases for tag in case.tags)
+    return list(dict.fromkeys(tags))[:MAX_OPTIONS]

@@ -23,7 +23,6 @@ from ci_evals.format import (
     usd,
     visible,
 )
-from ci_evals.gate.compare import Change
 from ci_evals.graders.base import Composite, GraderOptions
 from ci_evals.model.case import Variant
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation
@@ -59,19 +58,6 @@ from ci_evals.reports.view import (
     statement_lines,
 )
 from ci_evals.suite.configs import DEFAULT_NAMES
-
-CHANGES: Final[tuple[Change, ...]] = (
-    "worse",
-    "probably worse",
-    "can't tell",
-    "fixed",
-    "varies",
-    "unchanged",
-    "new",
-    "edited",
-    "not compared",
-)
-"""The changes of cells that are in the report, in the order of the filter."""
 
 NAME_CHARACTERS: Final = 200
 REASON_CHARACTERS: Final = 1000
