@@ -17,7 +17,7 @@ MAX_OPTIONS: Final = 200
 _MAX_ENTRIES = 100  # of a group without rows
 _MAX_CELLS = 40_000  # of all rows
 _MAX_WRITTEN = 200  # rows that are elements from the start; others are text until they are seen
-_MAX_UNFOLDED = 3  # failing cases; if there are more, none is unfolded at first
+_MAX_UNFOLDED = 3  # failing cases; if there are more, only the first one is unfolded at first
 _MAX_ROWS_UNFOLDED = 40  # of a group that is open at first
 _FEW_ROWS = 6  # a group with no more rows is open even if the comment folds it
 _MAX_ALIKE_UNFOLDED = 12  # rows under the reason that they share
@@ -100,7 +100,7 @@ def page_of(found: Findings) -> Page:
     for group in found.groups:
         if _is_failing(group):
             failing.update(cell.case.id for cell in by_group.get(group.kind, ()))
-    rows = _Rows(found.summary, unfold=len(failing) <= _MAX_UNFOLDED)
+    rows = _Rows(found.summary, unfold=len(failing) if len(failing) <= _MAX_UNFOLDED else 1)
     groups = []
     is_any_unfolded = False
     for group in found.groups:
@@ -136,11 +136,11 @@ class _Rows:
     """Makes one row for each case, in the first part that has it.
 
     Args:
-        unfold: unfold the failing cases.
+        unfold: the number of failing cases to unfold.
     """
 
-    def __init__(self, summary: Summary, *, unfold: bool) -> None:
-        self._unfold = unfold
+    def __init__(self, summary: Summary, *, unfold: int) -> None:
+        self._left_to_unfold = unfold
         self._cases = every_case(summary)
         self._placed: set[str] = set()
         self._written = 0
@@ -149,14 +149,17 @@ class _Rows:
 
     def parts_of(self, group: Group, cells: Sequence[CellView]) -> tuple[PagePart, ...]:
         """Return the part of cases with their own reason, then a part for each shared reason."""
-        unfold = self._unfold and _is_failing(group)
+        unfold = _is_failing(group) and group.kind != "errored"
         shared = [entry for entry in group.entries if len(entry.cells) > 1]
         together = {cell.key for entry in shared for cell in entry.cells}
         single = [cell for cell in cells if cell.key not in together]
-        parts = [self._part(None, single, unfold=unfold and group.kind != "errored")]
+        parts = [self._part(None, single, unfold=unfold)]
         for entry in shared:
-            few = unfold and len(entry.cells) <= _FEW_ROWS
-            parts.append(self._part(entry, entry.cells, unfold=few))
+            cases = {cell.case.id for cell in entry.cells}
+            if unfold and self._left_to_unfold and len(cases) > _MAX_ALIKE_UNFOLDED:
+                # The rows of the entry are folded, so the answer to read first is above them.
+                parts.append(self._part(None, entry.cells[:1], unfold=True))
+            parts.append(self._part(entry, entry.cells, unfold=unfold))
         return tuple(part for part in parts if part.count)
 
     def passed(self, cells: Sequence[CellView]) -> PageGroup | None:
@@ -192,7 +195,9 @@ class _Rows:
             if self._cells > _MAX_CELLS:
                 self.left_out += 1
                 continue
-            row = PageRow(self._cases[case], cell, unfold, shows_reason=heading is None)
+            unfolded = unfold and self._left_to_unfold > 0
+            self._left_to_unfold -= unfolded
+            row = PageRow(self._cases[case], cell, unfolded, shows_reason=heading is None)
             if heading is not None:
                 unfold = False
             if write and self._written < _MAX_WRITTEN:

@@ -361,8 +361,9 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
         if len(set(questions)) == 1:
             asked = questions[0]
             questions = [""] * len(questions)
+        shown_answer = _key_of(worst.failed_run.answer) if worst.failed_run else ""
         details = [
-            _details(view, results, question, is_worst=view is worst)
+            _details(view, results, question, shown_answer, is_worst=view is worst)
             for view, results, question in zip(cells, all_results, questions, strict=True)
         ]
         expected = _expectations(case.expect)
@@ -503,9 +504,12 @@ def _asked(view: CellView, results: Sequence[Result]) -> str:
 
 
 def _details(
-    view: CellView, results: Sequence[Result], asked: str, *, is_worst: bool
+    view: CellView, results: Sequence[Result], asked: str, shown_answer: str, *, is_worst: bool
 ) -> CellDetails:
-    """Return the details of a cell; the first run of the worst cell is unfolded.
+    """Return the details of a cell.
+
+    The first run of the worst cell is unfolded, and runs that did not pass, unless they only repeat
+    its answer, whose key is `shown_answer`.
 
     If the first run failed, it is shown next to the base's answer, if that is known.
     """
@@ -514,6 +518,9 @@ def _details(
         from ci_evals.reports.similar_runs import merge_similar
 
         runs = merge_similar(runs)
+        if view.before is not None and view.failed_run is not None:
+            nearest = view.failed_run.numbers[0]
+            runs.sort(key=lambda run: nearest not in run.numbers)
         runs.sort(key=lambda run: _RUN_ORDER.index(run.status))
     before = before_name = before_missed = None
     if view.before is not None:
@@ -524,7 +531,8 @@ def _details(
     shown_runs: list[PageRun] = []
     for run in runs[:_MAX_RUNS]:
         is_first = not shown_runs
-        unfolded = run.status != "passed" or (is_worst and is_first)
+        is_news = run.status != "passed" and (is_worst or _key_of(run.answer) != shown_answer)
+        unfolded = is_news or (is_worst and is_first)
         compared_with = None
         if is_first and run.status == "failed" and run.answer is not None:
             compared_with, before = before, None
