@@ -1,7 +1,7 @@
 """The first screen of report.html: named cases, the next command, and the parts of the matrix."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from statistics import fmean
@@ -55,6 +55,7 @@ class Slice:
 
     Attributes:
         name: the name of the tag, variant, prompt or provider.
+        also: further tags of exactly the same cells.
         address: the fragment of the page's URL that shows only its cases; may be empty.
         rate: its mean pass rate, with the bounds `lower` and `upper`; None if nothing was graded.
         base: the mean pass rate of the same cells on the baseline; None if too few were compared.
@@ -65,6 +66,7 @@ class Slice:
     """
 
     name: str
+    also: Sequence[str] = ()
     address: str = ""
     rate: float | None
     lower: float | None
@@ -179,8 +181,12 @@ def _tags(summary: Summary, cells_of: Mapping[str, Sequence[CellView]]) -> list[
     compared = {}
     if summary.compared is not None:
         compared = {tag.tag: tag for tag in summary.compared.tags}
-    parts = []
+    same: dict[tuple[int, ...], list[str]] = {}
     for tag, cells in cells_of.items():
+        same.setdefault(tuple(cell.cell for cell in cells), []).append(tag)
+    parts = []
+    for tag, *also in same.values():
+        cells = cells_of[tag]
         change: RateChange | None = None
         if summary.compared is not None and tag in compared:
             tested = compared[tag]
@@ -189,7 +195,7 @@ def _tags(summary: Summary, cells_of: Mapping[str, Sequence[CellView]]) -> list[
             change = _loss(change, tested.head_rate, tested.base_rate)
         address = _filter("tag", tag)
         part = _part(summary, tag, cells, address=address, change=change, verdict=bars.get(tag))
-        parts.append(part)
+        parts.append(replace(part, also=also))
     return parts
 
 
@@ -411,6 +417,8 @@ class Top:
         broken = []
         tags = {part.name: part for part in self.parts.get("tag", ())}
         for tag in self._found.broken_tags:
+            if tag.tag not in tags:
+                continue  # another tag has the same cells
             if regressed:
                 cases = [case for case in regressed if tag.tag in case.case.tags]
                 if len(cases) < _FEWEST_OF_TAG:

@@ -107,6 +107,12 @@ def test_of_many_cases_the_reasons_are_told_instead() -> None:
     assert "ticket" not in listed
 
 
+def test_what_the_headline_quotes_is_not_said_again() -> None:
+    text = html_of(comments.policy_change())
+    top, _, _ = text.partition("</header>")
+    assert top.count("We issue store credit for the full price.") == 2, "and among the evidence"
+
+
 # What to do next.
 
 
@@ -211,3 +217,15 @@ def test_a_red_page_says_of_a_bar_that_it_is_met() -> None:
     text = html_of(pages.support_bot()).replace("\xa0", " ")
     assert "bar 90 %, met</span>" in text
     assert "%, met" not in html_of(pages.policy_change())
+
+
+def test_tags_of_the_same_cases_share_a_row() -> None:
+    cases: dict[str, Any] = {
+        "refund": {"tags": ("billing", "slow", "german")},
+        "cancel": {"tags": ("slow",)},
+    }
+    top = top_of(summarize(report_of({"refund": "F", "cancel": "P"}, cases=cases), None))
+    assert [(part.name, part.also) for part in top.parts["tag"]] == [
+        ("billing", ["german"]),
+        ("slow", []),
+    ]
