@@ -812,3 +812,14 @@ def test_every_case_is_on_the_page_once_whatever_became_of_it(
             case.id for case in summary.report.plan.cases
         )
     assert "In quarantine until 2099-01-01: flaky upstream" in text
+
+
+def test_the_failed_turn_of_a_conversation_is_marked() -> None:
+    text = text_of(pages.agent())
+    turns = re.findall(r'<li( class="bad")?><p class="who">(\w+)', text)
+    assert turns[:4] == [
+        ("", "user"),
+        ("", "assistant"),
+        ("", "user"),
+        (' class="bad"', "assistant"),
+    ]
