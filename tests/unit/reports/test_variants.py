@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from factories import STARTED_AT, baseline_of, report_of
+from factories import STARTED_AT, baseline_of, many, report_of
 from rendered import html_of
 
 from ci_evals.model.case import Variant
@@ -171,3 +171,13 @@ def test_of_a_few_compared_cases_no_change_of_cost_or_latency_is_told() -> None:
 
     assert change(0) == VariantChange("no change", cost="no change", latency="no change")
     assert change(39) == VariantChange("1 of 40 compared")
+
+
+def test_a_latency_that_a_single_report_of_the_base_cannot_confirm_is_no_statement() -> None:
+    def slow(result: Result) -> Result:
+        return replace(result, latency_s=3.0)
+
+    base = report_of(many((12, "PPP")), started_at=STARTED_AT - 60)
+    summary = summarize(report_of(many((12, "PPP")), edit=slow), None, baseline_of(base))
+    (change,) = variant_changes(summary).values()
+    assert change.latency == "+500 %, can't tell"
