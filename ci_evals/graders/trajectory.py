@@ -15,7 +15,7 @@ from ci_evals.graders.calls import (
     pair_in_any_order,
     pair_in_order,
 )
-from ci_evals.model.fields import Bool, Count, Many
+from ci_evals.model.fields import Bool, Count, Many, OneOrMore
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Step, ToolCall
@@ -173,11 +173,17 @@ def _path(calls: Sequence[ToolCall | ExpectedCall]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NoToolErrors(AlwaysTrue):
-    """No tool call failed; the score is the share of calls that did not. `value` is always true."""
+    """No tool call failed; the score is the share of calls that did not. `value` is always true.
+
+    Args:
+        tools: look only at the calls of these tools.
+    """
 
     reads_text: ClassVar[bool] = False
     needs = "steps"
     instead = "write `not_no_tool_errors: true`, or leave it out"
+
+    tools: OneOrMore[str] | None = None
 
     def grade(self, answer: Answer) -> Finding:
         calls = 0
@@ -185,14 +191,19 @@ class NoToolErrors(AlwaysTrue):
         for at, step in enumerate(_steps(answer), 1):
             if step.kind != "tool_call":
                 continue
+            if self.tools is not None and step.name not in self.tools:
+                continue
             calls += 1
             if step.error is not None:
                 name = cite(step.name)
                 sentence = f"the call of {name} failed at step {at}: {cite(step.error)}"
                 errors.append((f"a call of {name} failed", sentence))
         if not errors:
-            sentence = f"none of {number_of(calls, 'tool call')} failed"
-            return passed("no tool call failed", sentence=sentence)
+            counted = number_of(calls, "tool call")
+            if self.tools is not None:
+                names = ", ".join(one_line(name, 80) for name in self.tools)
+                counted = f"{number_of(calls, 'call')} of {names}"
+            return passed("no tool call failed", sentence=f"none of {counted} failed")
         reason, sentence = errors[0]
         if len(errors) > 1:
             sentence = f"{sentence} (and {number_of(len(errors) - 1, 'more error')})"

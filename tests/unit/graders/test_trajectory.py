@@ -194,6 +194,17 @@ def test_a_failed_tool_call_is_named_with_its_step(answer_of: AnswerOf) -> None:
     assert found("no_tool_errors", {}, answer_of(steps=(SEARCH, PAY))).passed
 
 
+def test_failed_calls_of_other_tools_may_be_allowed(answer_of: AnswerOf) -> None:
+    """An agent's shell command may fail on the way, its order must not."""
+    answer = answer_of(steps=(call("bash", error="exit 1"), PAY, call("book", error="no seats")))
+    finding = found("no_tool_errors", {"tools": ["pay", "search"]}, answer)
+    assert finding.passed
+    assert finding.text == "none of 1 call of pay, search failed"
+    finding = found("no_tool_errors", {"tools": ["pay", "book"]}, answer)
+    assert (finding.passed, finding.score) == (False, 0.5)
+    assert finding.text == 'the call of "book" failed at step 3: "no seats"'
+
+
 @pytest.mark.parametrize(
     ("name", "options", "passed", "reason"),
     [

@@ -199,6 +199,11 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
             "expect[0].no_tool_errors: `false` is not a check: write `not_no_tool_errors: true`",
         ),
         (
+            "[no_tool_errors: {tools: []}]",
+            "expect[0].no_tool_errors.tools: expected at least 1 entry",
+        ),
+        ("[no_tool_errors: {tools: track}]", "expect[0].no_tool_errors.tools: expected a list"),
+        (
             "[goal_reached: false]",
             "expect[0].goal_reached: `false` is not a check: write `not_goal_reached: true`",
         ),
