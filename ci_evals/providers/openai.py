@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Required
+from typing import Annotated, Any, ClassVar, Final, Literal, Required
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from ci_evals.errors import ProviderError
@@ -145,7 +145,7 @@ class ChatEndpoint:
             if cost_usd is None:
                 cost_usd = _cost_usd(counts)
         tool_calls: tuple[ToolCall, ...] = ()
-        calls = message.get("tool_calls")
+        calls = _calls_in(message)
         if calls:
             tool_calls = tuple(map(_tool_call, calls))
         response = Response(
@@ -187,13 +187,13 @@ class ChatEndpoint:
                 if delta is None:
                     continue
                 content, refused = delta.get("content"), delta.get("refusal")
-                pieces = delta.get("tool_calls")
+                pieces = _calls_in(delta)
                 if first_token_s is None and (content or refused or pieces):
                     first_token_s = after_s
                 text += _text(content)
                 reasoning += delta.get("reasoning_content") or ""
                 refusal += refused or ""
-                for piece in pieces or ():
+                for piece in pieces:
                     _add_piece(calls, piece)
         has_end = any(event.data == END_OF_STREAM for event in events)
         if finish_reason is None and failure is None and not has_end:
@@ -324,7 +324,7 @@ class _Custom(TypedDict, total=False):
 class _Call(TypedDict, total=False):
     """A tool call, or a piece of one; `index` distinguishes the calls of a stream."""
 
-    id: str | None
+    id: Annotated[str, Field(coerce_numbers_to_str=True)] | None
     function: _Function | None
     custom: _Custom | None
     index: int | None
@@ -339,6 +339,7 @@ class _Message(TypedDict, total=False):
     content: str | list[_Part] | None
     refusal: str | None
     tool_calls: list[_Call] | None
+    function_call: _Function | None
     reasoning_content: str | None
     reasoning_details: Any
 
@@ -428,6 +429,17 @@ def _cost_usd(usage: _Usage) -> float | None:
     if isinstance(cost, int | float) and 0 <= cost < math.inf:
         return float(cost)
     return None
+
+
+def _calls_in(message: _Message) -> list[_Call]:
+    """Return the tool calls of a message or of a piece of one.
+
+    Endpoints with OpenAI's older API return a single `function_call` without an id instead.
+    """
+    calls, function = message.get("tool_calls"), message.get("function_call")
+    if not calls and function is not None:
+        return [{"function": function, "index": 0}]
+    return calls or []
 
 
 def _tool_call(call: _Call) -> ToolCall:

@@ -48,6 +48,27 @@ async def test_arguments_are_decoded_or_kept_as_text(
 
 
 @pytest.mark.parametrize(
+    ("fields", "call"),
+    [
+        (
+            {"tool_calls": [{"id": 7, "function": {"name": "book", "arguments": "{}"}}]},
+            ToolCall("book", {}, "7"),
+        ),
+        (
+            {"function_call": {"name": "book", "arguments": '{"to": "Paris"}'}, "tool_calls": None},
+            ToolCall("book", {"to": "Paris"}),
+        ),
+    ],
+)
+async def test_calls_of_older_and_of_lax_endpoints_are_read(
+    server: FakeServer, resources: FakeResources, fields: dict[str, Any], call: ToolCall
+) -> None:
+    message = {"content": None, **fields}
+    response = await answered(server, resources, openai(server), completion(message))
+    assert response.tool_calls == (call,)
+
+
+@pytest.mark.parametrize(
     ("message", "output"),
     [
         ({"content": None, "refusal": "I cannot assist with that."}, "I cannot assist with that."),

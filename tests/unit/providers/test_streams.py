@@ -108,6 +108,20 @@ async def test_openai_assembles_tool_calls(server: FakeServer, resources: FakeRe
     )
 
 
+async def test_the_older_function_call_is_assembled(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    pieces = [
+        chunk({"function_call": {"name": "get_weather", "arguments": ""}}),
+        chunk({"function_call": {"arguments": '{"city": "Pa'}}),
+        chunk({"function_call": {"arguments": 'ris"}'}}),
+        chunk({}, "function_call"),
+        DONE,
+    ]
+    response = without_wait(await streamed(server, resources, openai(server), *pieces))
+    assert response.tool_calls == (ToolCall("get_weather", {"city": "Paris"}),)
+
+
 async def test_an_answer_that_comes_at_once_all_the_same_is_read(
     server: FakeServer, resources: FakeResources
 ) -> None:
