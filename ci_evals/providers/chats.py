@@ -129,6 +129,8 @@ def _read_message(value: Any) -> Message | None:
         return None
     parts = _first(value, "parts", "contents", "content")
     calls = [_read_call(call) for call in _items(value.get("tool_calls"))]
+    if not calls:
+        calls.append(_read_call(value.get("function_call")))  # OpenAI's older API
     call_id = value.get("tool_call_id")
     texts = []
     if isinstance(parts, str):

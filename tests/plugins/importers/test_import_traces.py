@@ -153,6 +153,21 @@ async def test_calls_of_tools_before_the_question_stay_in_the_conversation(tmp_p
     ]
 
 
+async def test_calls_of_openais_older_api_stay_in_the_conversation(tmp_path: Path) -> None:
+    call = {"name": "look_up", "arguments": '{"bike": "Tern"}'}
+    messages = [
+        {"role": "user", "content": "Is the Tern there?"},
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "look_up", "content": "2"},
+        {"role": "user", "content": "In blue?"},
+    ]
+    attributes = {"gen_ai.input.messages": json.dumps(messages)}
+    path = write_lines(tmp_path / "t.jsonl", otlp(span("a", 1, CHAT | attributes)))
+    suite, _ = await import_traces(tmp_path, path)
+    (made,) = suite["cases"][0]["messages"][1]["tool_calls"]
+    assert made == {"name": "look_up", "arguments": {"bike": "Tern"}}
+
+
 async def test_a_trace_without_an_answer_is_a_case_that_expects_one(tmp_path: Path) -> None:
     failed = span("a", 1, CHAIN | {"input.value": "Where is my order?"})
     failed["status"] = {"code": 2, "message": "the look-up\ntimed out"}
