@@ -215,16 +215,21 @@ def count_outcomes(summary: Summary) -> dict[CellOutcome | Change, int]:
     """Count the cases with a cell of each outcome or change; those that passed on all variants."""
     counts = dict.fromkeys(_OUTCOMES, 0)
     for case in every_case(summary).values():
-        found: set[CellOutcome | Change | None] = {cell.marked_outcome for cell in case.cells}
-        if len(found) > 1:
-            found.discard("passed")
-        found.update(cell.change for cell in case.cells)
+        outcomes: set[CellOutcome | Change | None] = set()
+        changes: set[CellOutcome | Change | None] = set()
+        for cell in case.cells:
+            outcomes.add(cell.marked_outcome)
+            changes.add(cell.change)
+        if len(outcomes) > 1:
+            outcomes.discard("passed")
         for outcome in counts:
-            counts[outcome] += outcome in found
+            counts[outcome] += outcome in outcomes or outcome in changes
     return {outcome: count for outcome, count in counts.items() if count}
 
 
 def list_tags(summary: Summary) -> list[str]:
     """Return the tags of all cases, each once."""
-    tags = (tag for case in summary.report.plan.cases for tag in case.tags)
-    return list(dict.fromkeys(tags))[:MAX_OPTIONS]
+    tags: dict[str, None] = {}
+    for case in summary.report.plan.cases:
+        tags |= dict.fromkeys(case.tags)
+    return list(tags)[:MAX_OPTIONS]

@@ -361,7 +361,9 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
         if len(set(questions)) == 1:
             asked = questions[0]
             questions = [""] * len(questions)
-        shown_answer = _key_of(worst.failed_run.answer) if worst.failed_run else ""
+        shown_answer = ""
+        if worst.outcome != "passed" and worst.failed_run is not None:
+            shown_answer = _key_of(worst.failed_run.answer)
         details = [
             _details(view, results, question, shown_answer, is_worst=view is worst)
             for view, results, question in zip(cells, all_results, questions, strict=True)
