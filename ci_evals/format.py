@@ -307,6 +307,11 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     return None
 
 
+def capitalize_first(text: str) -> str:
+    """Begin a sentence with a capital; `str.capitalize` would make the rest small."""
+    return text[:1].upper() + text[1:]
+
+
 def one_line(text: str, limit: int = 200) -> str:
     """Make a text visible on one line, with single spaces, and cut it at `limit` characters."""
     start = text[: 4 * limit]  # a text of megabytes is not walked to its end

@@ -28,12 +28,12 @@ from ci_evals.graders.rubrics import (
     VARIABLES,
     Listing,
 )
+from ci_evals.graders.thoughts import without_thoughts
 from ci_evals.model.fields import NonEmpty, OneOrMore, Share
 from ci_evals.model.grading import Finding, Models, Statement
 from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Message
 from ci_evals.templating import template_sandbox, text_renderer
-from ci_evals.thoughts import without_thoughts
 
 PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 

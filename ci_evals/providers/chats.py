@@ -40,7 +40,7 @@ def read_chat(value: Any) -> list[Message]:
     """
     value = decode(value)
     if isinstance(value, dict):
-        value = _first(value, "messages", "contents")  # contents: Google's
+        value = first(value, "messages", "contents")  # contents: Google's
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
         value = value[0]  # LangChain records batches, which have one chat
     if not isinstance(value, list):
@@ -127,7 +127,7 @@ def _read_message(value: Any) -> Message | None:
     role = _ROLES.get(str(value.get("role") or value.get("type")))
     if role is None:
         return None
-    parts = _first(value, "parts", "contents", "content")
+    parts = first(value, "parts", "contents", "content")
     calls = [_read_call(call) for call in _items(value.get("tool_calls"))]
     if not calls:
         calls.append(_read_call(value.get("function_call")))  # OpenAI's older API
@@ -157,11 +157,11 @@ def _text_of_part(part: Any) -> str | None:
         case {"type": "text", "content": str(text)}:
             return text
         case {"type": "tool_call_response"}:
-            return answer_in(_first(part, "response", "result")) or ""
+            return answer_in(first(part, "response", "result")) or ""
         case {"type": "tool-result", "output": {"type": "text" | "json", "value": result}}:
             return answer_in(result) or ""
         case {"type": "tool-result"}:  # the Vercel AI SDK's
-            return answer_in(_first(part, "output", "result")) or ""
+            return answer_in(first(part, "output", "result")) or ""
         case {"toolResult": {"content": result}}:  # Bedrock's
             return answer_in(result) or ""
         case {"functionResponse": {"response": result}} | {
@@ -203,20 +203,20 @@ def _read_call(value: Any) -> ToolCall:
             function = inner
     if not isinstance(function, dict):
         return ToolCall("")
-    arguments = _first(function, "arguments", "args", "input") or {}
+    arguments = first(function, "arguments", "args", "input") or {}
     if isinstance(arguments, str):
         arguments = read_arguments(arguments)
     elif not isinstance(arguments, dict):
         arguments = json.dumps(arguments, default=str)
     id_ = None
     if isinstance(value, dict):
-        id_ = _first(value, "id", "toolCallId", "toolUseId")
+        id_ = first(value, "id", "toolCallId", "toolUseId")
     if id_ is not None:
         id_ = str(id_)
-    return ToolCall(str(_first(function, "name", "toolName") or ""), arguments, id_)
+    return ToolCall(str(first(function, "name", "toolName") or ""), arguments, id_)
 
 
-def _first(value: Mapping[str, Any], *names: str) -> Any:
+def first(value: Mapping[str, Any], *names: str) -> Any:
     """Return the first value under `names` that is not None."""
     for name in names:
         if value.get(name) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci_evals.providers.chats import answer_in, decode
+from ci_evals.providers.chats import answer_in, decode, first
 
 _KIND = "openinference.span.kind"
 _INPUT = "input.value"
@@ -253,10 +253,7 @@ def documents_of(output: Any) -> dict[str, Any]:
         for index, document in enumerate(documents):
             text = document
             if isinstance(document, dict):
-                for key in ("page_content", "pageContent", "content", "text"):
-                    if document.get(key) is not None:
-                        text = document[key]
-                        break
+                text = first(document, "page_content", "pageContent", "content", "text")
             if isinstance(text, str):
                 attributes[f"retrieval.documents.{index}.document.content"] = text
     return attributes
@@ -290,10 +287,11 @@ def _read(emitter: Emitter, attributes: Mapping[str, Any]) -> dict[str, Any]:
                 read[name] = value
                 break
     if emitter.usage is not None:
-        match decode(attributes.get(emitter.usage)):
+        counts = decode(attributes.get(emitter.usage))
+        match counts:
             case {"input_tokens": count} | {"input": count}:
                 read[_INPUT_TOKENS] = count
-        match decode(attributes.get(emitter.usage)):
+        match counts:
             case {"output_tokens": count} | {"output": count}:
                 read[_OUTPUT_TOKENS] = count
     if read.get(_KIND) == "RETRIEVER":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ci_evals.errors import StorageError
-from ci_evals.providers.chats import answer_in
+from ci_evals.providers.chats import answer_in, first
 from ci_evals.providers.emitters import documents_of, emitter_name, read_attributes
 from ci_evals.providers.spans import Span
 
@@ -246,13 +246,13 @@ def _openinference_span(row: Mapping[str, Any]) -> Span:
 
 def _langfuse_spans(row: Mapping[str, Any]) -> Iterator[Span]:
     """Yield the span of a trace or of an observation, and of the observations in a trace."""
-    trace_id = _first(row, "traceId", "trace_id") or row["id"]
+    trace_id = first(row, "traceId", "trace_id") or row["id"]
     kind = _LANGFUSE_KINDS.get(str(row.get("type")), "CHAIN")
     attributes = _flatten(mapping_in(row, "metadata"))
     attributes |= {
         "openinference.span.kind": kind,
-        "session.id": _first(row, "sessionId", "session_id"),
-        "llm.model_name": _first(row, "model", "providedModelName", "provided_model_name"),
+        "session.id": first(row, "sessionId", "session_id"),
+        "llm.model_name": first(row, "model", "providedModelName", "provided_model_name"),
         "input.value": _as_text(row.get("input")),
         "output.value": answer_in(row.get("output")),
         **_langfuse_usage(row),
@@ -261,16 +261,16 @@ def _langfuse_spans(row: Mapping[str, Any]) -> Iterator[Span]:
         attributes |= documents_of(row.get("output"))
     error = None
     if row.get("level") == "ERROR":
-        error = str(_first(row, "statusMessage", "status_message") or "failed")
-    start = _time(_first(row, "startTime", "start_time", "timestamp"))
+        error = str(first(row, "statusMessage", "status_message") or "failed")
+    start = _time(first(row, "startTime", "start_time", "timestamp"))
     yield Span(
         trace_id=str(trace_id),
         span_id=str(row["id"]),
-        parent_id=_id_or_none(_first(row, "parentObservationId", "parent_observation_id")),
+        parent_id=_id_or_none(first(row, "parentObservationId", "parent_observation_id")),
         name=str(row.get("name") or ""),
         attributes=_without_none(attributes),
         start_ns=start,
-        end_ns=_time(_first(row, "endTime", "end_time")) or start,
+        end_ns=_time(first(row, "endTime", "end_time")) or start,
         error=error,
         emitter="Langfuse",
     )
@@ -280,7 +280,7 @@ def _langfuse_spans(row: Mapping[str, Any]) -> Iterator[Span]:
 
 
 def _langfuse_usage(row: Mapping[str, Any]) -> dict[str, Any]:
-    usage = _first(row, "usageDetails", "usage_details", "usage")
+    usage = first(row, "usageDetails", "usage_details", "usage")
     if not isinstance(usage, dict):
         return {}
     return {
@@ -313,7 +313,7 @@ def _langsmith_spans(
     attributes = _flatten(metadata)
     attributes |= {
         "openinference.span.kind": kind,
-        "session.id": _first(metadata, "session_id", "thread_id", "conversation_id"),
+        "session.id": first(metadata, "session_id", "thread_id", "conversation_id"),
         "llm.model_name": metadata.get("ls_model_name"),
         "llm.token_count.prompt": run.get("prompt_tokens"),
         "llm.token_count.completion": run.get("completion_tokens"),
@@ -368,14 +368,6 @@ def _id_or_none(value: Any) -> str | None:
     if not value:
         return None
     return str(value)
-
-
-def _first(row: Mapping[str, Any], *names: str) -> Any:
-    """Return the first value under `names` that is not None."""
-    for name in names:
-        if row.get(name) is not None:
-            return row[name]
-    return None
 
 
 def _without_none(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from ci_evals import templating
 from ci_evals.format import (
+    capitalize_first,
     code_spans,
     interval,
     keep_units,
@@ -350,12 +351,12 @@ def _marked(sentence: Sentence) -> Markup:
     )
 
 
-def _capitalize_first(sentence: Sentence) -> Sentence:
+def _capitalize_sentence(sentence: Sentence) -> Sentence:
     """Begin a sentence with a capital, unless it begins with a name."""
     first, *rest = sentence
     if isinstance(first, ForeignText):
         return sentence
-    return (first[:1].upper() + first[1:], *rest)
+    return (capitalize_first(first), *rest)
 
 
 def _keep_names(sentence: Markup) -> Markup:
@@ -390,7 +391,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "headline": VERDICTS.__getitem__,
         "mark": _MARKS.__getitem__,
-        "capitalize_first": _capitalize_first,
+        "capitalize_sentence": _capitalize_sentence,
         "marked": _marked,
         "keep_names": _keep_names,
         "heading": _heading,

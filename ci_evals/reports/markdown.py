@@ -18,6 +18,7 @@ from ci_evals import templating
 from ci_evals.errors import Problem
 from ci_evals.format import (
     abridge,
+    capitalize_first,
     code_spans,
     duration,
     interval,
@@ -132,7 +133,7 @@ class Links:
     docs: str | None = None
 
     @property
-    def how_to_accept(self) -> Markdown:
+    def accept_recipe(self) -> Markdown:
         """The recipe for an intended change, as a link if the docs have an address."""
         if self.docs is None:
             return plain(f"docs/{_ACCEPT_A_REGRESSION}")
@@ -214,7 +215,7 @@ def problems_text(
         count = number_of(len(placed), "problem")
         headline = plain(f"The suite is broken ({count}), and nothing was run")
     else:
-        headline = with_code(_capitalize(problems[0].message))
+        headline = with_code(capitalize_first(problems[0].message))
     lines = [fill("{} {} {}\n", Markdown(level), VERDICT_MARKS["error"], headline)]
     for problem in placed[:SOME]:
         place = code(problem.file)
@@ -723,13 +724,9 @@ def _alike_clause(cell: CellView) -> str:
 def _basis(fact: SourceSentence | str) -> Markdown:
     """Return a fact with its commit as code, as plain text splits commits (see `_in_parts`)."""
     if isinstance(fact, SourceSentence) and fact.commit:
-        start = _capitalize(fact.start)
+        start = capitalize_first(fact.start)
         return fill("{} at {}{}", start, code(fact.commit), Markdown(_own(fact.rest)))
-    return plain(_capitalize(str(fact)))
-
-
-def _capitalize(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return plain(capitalize_first(str(fact)))
 
 
 def _headline(
@@ -752,7 +749,7 @@ def _headline(
 
     text = join_sentence(found.headline, name, own)
     mark = mark or VERDICT_MARKS[found.summary.verdict.status]
-    return Markdown(keep_units(f"{mark} {_capitalize(text)}"))
+    return Markdown(keep_units(f"{mark} {capitalize_first(text)}"))
 
 
 @cache
@@ -762,7 +759,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "basis": _basis,
         "brief_cells": _rows,
-        "capitalize_first": _capitalize,
+        "capitalize_first": capitalize_first,
         "cell_mark": lambda row: _MARKS[row.kind],
         "subject": lambda sentence: Markdown(join_sentence(sentence, code, _own)),
         "code": code,

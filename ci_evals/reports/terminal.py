@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ci_evals.format import (
     UNKNOWN,
+    capitalize_first,
     name_of,
     number_of,
     one_line,
@@ -621,8 +622,7 @@ def _ending(found: Findings) -> Parts:
     if found.expected:
         yield _dim(found.expected)
     if hint := found.summary.verdict.hint:
-        sentence = hint[:1].upper() + hint[1:]
-        yield Text(one_line(sentence, _SENTENCE_CHARACTERS))
+        yield Text(one_line(capitalize_first(hint), _SENTENCE_CHARACTERS))
     yield _BLANK
     headline = one_line(found.short_headline, NAME_CHARACTERS)
     yield _verdict(found, " · ".join([headline, *found.facts]))

@@ -1,10 +1,10 @@
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from counting import count_calls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,24 +93,6 @@ TEST = """\
           is polite
 """
 FEW_CALLS = 1000
-
-
-def count_calls(work: Callable[[], object]) -> int:
-    """Run something and return the number of calls of Python functions that it takes."""
-    calls = 0
-
-    def count(_: object, event: str, __: object) -> None:
-        nonlocal calls
-        if event == "call":
-            calls += 1
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 def test_a_further_test_takes_few_calls(tmp_path: Path) -> None:
