@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _CREDENTIALS = ("profile", "project", "token")
 _TOOLS = ("tools", "max_steps")
 _OF_ALL = [field.name for field in dataclasses.fields(ProviderOptions)]
-_SKILLS = ("skills", "without_skills")
-_UNSEEN = frozenset({*_CREDENTIALS, *_TOOLS, *_SKILLS, *_OF_ALL})
+_UNSEEN = frozenset({*_CREDENTIALS, *_TOOLS, *_OF_ALL})
 # Only the names of these take part: their values may be secrets, which change without effect on
 # answers, and a fingerprint is public.
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})
@@ -159,8 +158,6 @@ def provider_identity(options: ProviderOptions) -> str:
         identity.append([options.before, options.after])
     if tools := getattr(options, "tools", ()):
         identity.append([[_tool_identity(tool) for tool in tools], getattr(options, "max_steps")])  # noqa: B009  whoever has tools has it
-    if skills := getattr(options, "skills", ()):
-        identity.append({"skills": skills, "without": getattr(options, "without_skills", False)})
     if options.setup:
         identity.append({"setup": setup_identity(options.setup)})
     return encode(identity)
