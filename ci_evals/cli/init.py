@@ -76,12 +76,10 @@ def init(folder: Path) -> None:
     is_demo = False
     if project.suite:
         _say(f"kept: {suite.as_posix()}")
-    elif project.foreign:
-        _import_suite(suite, project.foreign, folder)
-    elif (target := _find_target(project)) is None and project.skill:
-        _import_suite(suite, project.skill, folder)
+    elif source := _find_source(project):
+        _import_suite(suite, source, folder)
     else:
-        target = target or _ask_for_target()
+        target = _find_target(project) or _ask_for_target()
         is_demo = target is None
         _write_suite(suite, project, target)
     _ignore_results(folder / ".gitignore")
@@ -212,6 +210,18 @@ class _Target:
 _FUNCTION = "Your own code: it is called with the input of a case, and returns the answer."
 _SERVICE = "Your own service: it is started for the run, and sent the input of a case."
 _COMPLETE_ROUTE = "write the path, `body` and `output` of the route that answers"
+
+
+def _find_source(project: Project) -> Path | None:
+    """Return a file to import the suite from: a config of another tool, or a skill where no code
+    answers.
+    """
+    if project.foreign is not None:
+        return project.foreign
+    skill = project.skill
+    if skill is not None and _find_target(project) is None:
+        return skill
+    return None
 
 
 def _find_target(project: Project) -> _Target | None:

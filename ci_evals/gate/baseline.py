@@ -815,7 +815,7 @@ def _metrics_of(runs: Iterable[RunRecord]) -> Mapping[str, ScoreSums]:
     found = []
     for record in runs:
         if record.metrics:  # few suites name any
-            for metric, score in record.metric_scores.items():
+            for metric, score in record.scores_by_metric.items():
                 found.append(MetricSums(metric, ScoreSums.of(score)))
     return sums_of_metrics(found)
 

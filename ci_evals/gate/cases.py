@@ -219,13 +219,15 @@ def compare_metrics(matching: Matching) -> Sequence[MetricComparison]:
     ps = [_lower_metric_p(cells) for cells in by_metric.values()]
     metrics = []
     for (metric, scores), p, adjusted_p in zip(means.items(), ps, holm(ps), strict=True):
-        others = [each.drop for other, each in means.items() if other != metric]
+        drop_elsewhere = 0.0
+        if len(means) > 1:
+            drop_elsewhere = fmean(each.drop for other, each in means.items() if other != metric)
         metrics.append(
             MetricComparison(
                 metric=metric,
                 cells=len(by_metric[metric]),
                 scores=scores,
-                drop_elsewhere=fmean(others) if others else 0.0,
+                drop_elsewhere=drop_elsewhere,
                 p=p,
                 adjusted_p=adjusted_p,
             )

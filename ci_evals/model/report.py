@@ -315,7 +315,7 @@ class RunRecord(NamedTuple):
         return any(score not in (0, 1) for _, score in self.grades)
 
     @property
-    def metric_scores(self) -> Mapping[str, float]:
+    def scores_by_metric(self) -> Mapping[str, float]:
         """The score of each metric: the mean of those of the graders that name it."""
         scores: dict[str, list[float]] = defaultdict(list)
         for metric, score in self.metrics:
@@ -759,7 +759,7 @@ class SuiteReport:
             by_metric: dict[str, list[float]] = defaultdict(list)
             for record in self.records_of((cell,)):
                 if record.metrics:  # few suites name any
-                    for metric, score in record.metric_scores.items():
+                    for metric, score in record.scores_by_metric.items():
                         by_metric[metric].append(score)
             for metric, scores in by_metric.items():
                 by_cell[metric].append(scores)

@@ -657,6 +657,14 @@ class MetricFinding:
     against_base: str = ""
 
 
+def _against_base(comparison: Comparison, metric: MetricComparison) -> str:
+    head, base = metric.scores
+    text = f"{percent(base, head)} on {comparison.baseline.label}"
+    if metric.adjusted_p <= comparison.alpha:
+        text += f", {brief_chance(metric.adjusted_p)}"
+    return text
+
+
 # All of it.
 
 
@@ -797,24 +805,20 @@ class Findings:
 
     @cached_property
     def metrics(self) -> Sequence[MetricFinding]:
-        """The metrics of graders, the surest drop first."""
-        compared = self.summary.compared
-        changes = {} if compared is None else {each.metric: each for each in compared.metrics}
-        means: dict[str, list[tuple[Variant, MetricReport]]] = {name: [] for name in changes}
+        """The metrics of graders, the surest drop first; then those that are not compared."""
+        means: dict[str, list[tuple[Variant, MetricReport]]] = {}
         for variant in self.variants:
             for metric in variant.metrics:
                 means.setdefault(metric.name, []).append((variant.variant, metric))
-        found = []
-        for name, of_variants in means.items():
-            against_base = ""
-            if compared is not None and name in changes:
-                head, base = changes[name].scores
-                against_base = f"{percent(base, head)} on {compared.baseline.label}"
-                if changes[name].adjusted_p <= compared.alpha:
-                    against_base += f", {brief_chance(changes[name].adjusted_p)}"
-            if of_variants:
-                found.append(MetricFinding(name, of_variants, against_base))
-        return found
+        against_base: dict[str, str] = {}
+        if self.summary.compared is not None:
+            for change in self.summary.compared.metrics:
+                against_base[change.metric] = _against_base(self.summary.compared, change)
+        return [
+            MetricFinding(name, means[name], against_base.get(name, ""))
+            for name in dict.fromkeys((*against_base, *means))
+            if name in means
+        ]
 
     @property
     def tasks(self) -> list[tuple[Variant, TaskReport]]:

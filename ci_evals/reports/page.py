@@ -100,7 +100,10 @@ def page_of(found: Findings) -> Page:
     for group in found.groups:
         if _is_failing(group):
             failing.update(cell.case.id for cell in by_group.get(group.kind, ()))
-    rows = _Rows(found.summary, unfold=len(failing) if len(failing) <= _MAX_UNFOLDED else 1)
+    unfold = 1
+    if len(failing) <= _MAX_UNFOLDED:
+        unfold = len(failing)
+    rows = _Rows(found.summary, unfold=unfold)
     groups = []
     is_any_unfolded = False
     for group in found.groups:
@@ -196,7 +199,8 @@ class _Rows:
                 self.left_out += 1
                 continue
             unfolded = unfold and self._left_to_unfold > 0
-            self._left_to_unfold -= unfolded
+            if unfolded:
+                self._left_to_unfold -= 1
             row = PageRow(self._cases[case], cell, unfolded, shows_reason=heading is None)
             if heading is not None:
                 unfold = False
@@ -212,7 +216,10 @@ class _Rows:
 
 
 def count_outcomes(summary: Summary) -> dict[CellOutcome | Change, int]:
-    """Count the cases with a cell of each outcome or change; those that passed on all variants."""
+    """Count the cases by outcome and by change, in the order of `_OUTCOMES`.
+
+    A case counts for each that one of its cells has, but as passed only if all of them passed.
+    """
     counts = dict.fromkeys(_OUTCOMES, 0)
     for case in every_case(summary).values():
         outcomes: set[CellOutcome | Change | None] = set()
@@ -223,7 +230,8 @@ def count_outcomes(summary: Summary) -> dict[CellOutcome | Change, int]:
         if len(outcomes) > 1:
             outcomes.discard("passed")
         for outcome in counts:
-            counts[outcome] += outcome in outcomes or outcome in changes
+            if outcome in outcomes or outcome in changes:
+                counts[outcome] += 1
     return {outcome: count for outcome, count in counts.items() if count}
 
 

@@ -379,7 +379,7 @@ class Top:
 
     @property
     def further_reasons(self) -> Sequence[GroupItem]:
-        """The shared reasons, without a single one whose answer the headline quotes."""
+        """The shared reasons; none if there is only one, and the headline quotes its answer."""
         quotes = any(isinstance(piece, Quotation) for piece in self._found.headline)
         if quotes and len(self.reasons) == 1:
             return ()

@@ -83,9 +83,9 @@ async def install_skills(
 def _copy(skill: Path, target: Path) -> None:
     """Copy a skill without its evals, which tell what is expected, and what they leave."""
 
-    def evals(folder: str, names: list[str]) -> list[str]:
+    def ignored(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != skill:
             return []
         return [name for name in names if name in _NOT_OF_THE_SKILL]
 
-    shutil.copytree(skill, target, ignore=evals)
+    shutil.copytree(skill, target, ignore=ignored)

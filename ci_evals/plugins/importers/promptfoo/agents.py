@@ -159,7 +159,7 @@ class Transforms:
             return source.relative(file) + colon + name
         expression = code.strip().removesuffix(";")
         if ";" not in expression:  # a block of one statement is the body of a function
-            expression = re.sub(r"^return\b\s*", "", expression)
+            expression = _without_return(expression)
         for pattern, ours in _USUAL:
             if match := re.fullmatch(pattern, expression):
                 return match.expand(ours).replace("?.[", "[").replace("?.", ".")
@@ -167,8 +167,7 @@ class Transforms:
             expression = code.strip()
         elif re.match(r"(const|let|var)\s", expression):
             before, semicolon, last = expression.rpartition(";")
-            last = re.sub(r"^return\b\s*", "", last.strip())
-            expression = f"{before}{semicolon}\nreturn {last};"
+            expression = f"{before}{semicolon}\nreturn {_without_return(last.strip())};"
         name = self._names.setdefault(expression, f"transform_{len(self._names) + 1}")
         return f"{self._module}.mjs:{name}"
 
@@ -177,6 +176,10 @@ class Transforms:
         self._imports.add(statement)
         name = self._functions.setdefault(expression, f"transform_{len(self._functions) + 1}")
         return f"{self._module}:{name}"
+
+
+def _without_return(statement: str) -> str:
+    return re.sub(r"^return\b\s*", "", statement)
 
 
 def import_of(path: str, function: str) -> tuple[str, str]:

@@ -201,9 +201,11 @@ class ClaudeCode(TranscriptReader):
         subtype = text_at(event, "subtype") or ""
         self.finish_reason = text_at(event, "stop_reason") or subtype
         result = text_at(event, "result")
-        # `result` has only the last part of a message in several.
-        if result is not None and not (self.output or "").rstrip().endswith(result.rstrip()):
-            self.output = result
+        if result is not None:
+            # It has only the last part of a message in several parts.
+            last_message = (self.output or "").rstrip()
+            if not last_message.endswith(result.rstrip()):
+                self.output = result
         if subtype in _LIMITS:
             self.finish_reason = subtype.removeprefix("error_")
             self.answers_with_error = True
