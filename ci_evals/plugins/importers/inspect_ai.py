@@ -1,5 +1,6 @@
 """Inspect: samples, as JSON, JSONL or CSV."""
 
+import re
 from string import ascii_uppercase
 from typing import Any
 
@@ -18,15 +19,29 @@ _CHOICE = (
     ' "ANSWER: $LETTER", without\nquotes, where LETTER is one of {{ letters }}.\n\n'
     "{{ question }}\n\n{{ choices }}\n"
 )
-_CHOOSES = r"""\
-at_the_end = r"(?im)^ANSWER\s*:\s*([a-z\d ,]+)\s*(?:$|\.)"
-anywhere = r"(?i)ANSWER\s*:\s*([a-z\d ,]+)(?:\W|$)"
-found = re.search(at_the_end, output) or re.search(anywhere, output)
-if not found:
+_FINDS_LETTERS = r"""
+letters = r"[A-Za-z\d][A-Za-z\d ,]*?"
+text = re.sub(rf"\$\s*({letters})\s*\$", r"\1", output)
+text = re.sub(rf"\*\*\s*({letters})\s*\*\*", r"\1", text)
+text = re.sub(r"(?i)(^|[:,])(\s*)\(([a-z\d])\)(?=\s*(?:,|\.|\n|\Z))", r"\1\2\3", text)
+lines = re.findall(r"(?im)^ANSWER\s*:\s*([a-z\d ,]+)\s*(?:$|\.)", text)
+lines = lines or re.findall(r"(?i)ANSWER\s*:\s*([a-z\d ,]+)(?:\W|$)", text)
+if not lines:
     return {"passed": False, "reason": "has no line ANSWER: with a letter"}
-return sorted(re.sub(r"[\s,]", "", found[1])) == sorted(vars["answer"])
+answer = lines[-1].strip().upper()
+""".lstrip()
+"""Reads the last line `ANSWER:`, preferably one that ends there, without signs around letters."""
+_ONE_LETTER = """\
+chosen = {part for part in answer.split(",") if part}
 """
-"""Compares the letters after `ANSWER:`, preferably at the end of a line."""
+_LETTERS = """\
+chosen = set(re.sub(r" AND |[ ,]", "", answer))
+"""
+_COMPARES = """\
+if chosen == set(vars["answer"]):
+    return True
+return {"passed": False, "reason": f"answers {answer}, not {vars['answer']}"}
+"""
 _MIXED = "it is multiple choice, and others are not: import these samples separately"
 _LOST = {
     "sandbox": "a task folder has an environment of its own: see providers of type `task`",
@@ -57,7 +72,12 @@ def convert(source: Source) -> SuiteDraft:
     draft.suite[YamlComment(NO_PROVIDERS)] = None
     if all_choose:
         draft.suite["prompts"] = [_CHOICE]
-        draft.suite["expect"] = [{"python": {"target": _CHOOSES, "name": "choice"}}]
+        several = any(len(case["vars"]["answer"]) > 1 for case in cases if isinstance(case, dict))
+        chooses = _ONE_LETTER
+        if several:
+            chooses = _LETTERS
+        code = _FINDS_LETTERS + chooses + _COMPARES
+        draft.suite["expect"] = [{"python": {"target": code, "name": "choice"}}]
     else:
         draft.suite[YamlComment(_SCORERS)] = None
     draft.suite["cases"] = cases
@@ -87,7 +107,7 @@ def _case(row: Node, draft: SuiteDraft, *, all_choose: bool) -> dict[Any, Any]:
             "question": sample["input"],
             "choices": "\n".join(options),
             "letters": ",".join(letters),
-            "answer": "".join(targets),
+            "answer": re.sub(r"[\s,]", "", "".join(targets)).upper(),
         }
     else:
         case |= input_or_messages(sample["input"])

@@ -428,7 +428,6 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
     [
         ("{% for i in range(10**9) %}x{% endfor %}", "Range too big"),
         ("{{ 1 // 0 }}", "integer division"),
-        ("{{ nobody }}", "'nobody' is undefined"),
     ],
 )
 async def test_a_var_that_cannot_be_rendered_is_listed(
@@ -822,7 +821,7 @@ async def passed_with(folder: Path, answers: Sequence[str]) -> list[bool]:
     suite["providers"] = [{"type": "mock", "default": "{{ reply }}"}]
     for number, (case, answer) in enumerate(zip(suite["cases"], answers, strict=True)):
         case["id"] = str(number)
-        case["vars"]["reply"] = answer
+        case.setdefault("vars", {})["reply"] = answer
     (folder / "evals.yaml").write_text(json.dumps(suite))
     return await passed(folder)
 
@@ -856,21 +855,36 @@ CHOICES = [
     ("B", "ANSWER: A, B", False),
     ("B", "ANSWER: A or B", False),
     ("B", "Not ANSWER: A, but\nANSWER: B", True),
+    ("B", "ANSWER: A\nNo:\nANSWER: b", True),
+    ("B", "ANSWER: B\nNo:\nANSWER: A", False),
+    ("B", "ANSWER: $B$", True),
+    ("B", "**ANSWER:** no, it is\nANSWER: **$B$**.", True),
+    ("B", "ANSWER: (B)", True),
+    ("B", "ANSWER: D", False),
     ("B", "B", False),
     ('["A", "C"]', "ANSWER: A, C", True),
     ('["A", "C"]', "ANSWER: A", False),
+    ('["A", "C"]', "ANSWER: c and a", True),
+    ('["A", "C"]', "ANSWER: A, and C", True),
+    ('["A", "C"]', "ANSWER: **A,C**", True),
+    ('["A", "C"]', "ANSWER: AC\nANSWER: B", False),
+    ('["A", "C"]', "ANSWER: A, B and C", False),
 ]
 
 
-async def test_a_choice_is_one_letter_at_the_end_of_a_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("several", [False, True])
+async def test_a_choice_has_the_letters_of_the_last_line(tmp_path: Path, several: bool) -> None:
+    choices = [choice for choice in CHOICES if choice[0].startswith("[") is several]
     lines = ["input,choices,target"]
-    for target, _, _ in CHOICES:
+    for target, _, _ in choices:
         quoted = target.replace('"', '""')
         lines.append(f'Which?,"Venus,Mars,Moon","{quoted}"')
     (tmp_path / "samples.csv").write_text("\n".join(lines))
     await ci_evals(tmp_path, "import", "samples.csv", "--to", "evals.yaml")
-    found = await passed_with(tmp_path, [answer for _, answer, _ in CHOICES])
-    assert found == [passes for _, _, passes in CHOICES]
+    found = await passed_with(tmp_path, [answer for _, answer, _ in choices])
+    assert found == [passes for _, _, passes in choices]
+    grades = [run["grades"][0] for run in journaled(tmp_path / "ci-evals-results")]
+    assert {grade["grader"] for grade in grades} == {"choice"}
 
 
 @pytest.mark.parametrize(
