@@ -173,6 +173,8 @@ def _share_vars(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
     first_vars = cases[0].get("vars", {})
     shared = {}
     for name, value in first_vars.items():
+        if "${" in str(value):
+            continue  # it is literal in a case, but refers to the environment in the suite
         is_same = all(case.get("vars", {}).get(name, ...) == value for case in cases[1:])
         if is_same and name not in suite_vars and name not in commented:
             shared[name] = value

@@ -645,7 +645,7 @@ def _texts(value: Any) -> Any:
         raise UntranslatableError("its `value` is not a list")
     if is_template(value) and "," not in value:
         return value
-    return [part.strip() for part in value.split(",")]
+    return _split(value)
 
 
 def _schema(value: Any) -> Any:
@@ -657,3 +657,15 @@ def _schema(value: Any) -> Any:
     if not isinstance(value, dict):
         raise UntranslatableError("its schema is not a mapping")
     return value
+
+
+def _split(text: str) -> list[str]:
+    """Return the texts between commas; in quotes, a text may have commas."""
+    texts = []
+    for match in re.finditer(r'"((?:\\.|""|[^"])*)"|([^,\s][^,]*)', text):
+        quoted, plain = match.groups()
+        if quoted is None:
+            texts.append(plain.strip())
+        else:
+            texts.append(re.sub(r'""|\\(["\\])', lambda sign: sign[1] or '"', quoted))
+    return texts

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeGuard
 import yaml
 
 from ci_evals.errors import ConfigError
-from ci_evals.format import one_line
 from ci_evals.graders import GRADERS
 from ci_evals.plugins.importers.draft import (
     NO_COUNTERPART,
@@ -28,11 +27,17 @@ from ci_evals.plugins.importers.promptfoo.assertions import Assertions
 from ci_evals.plugins.importers.promptfoo.providers import WEAKENING, provider_of
 from ci_evals.plugins.importers.promptfoo.rows import plain_columns, test_of_row
 from ci_evals.plugins.importers.promptfoo.templates import TemplateTranslator, quote_dumped
+from ci_evals.plugins.importers.promptfoo.vars import (
+    as_literal,
+    fill_vars,
+    refers_to_environment,
+    with_references,
+)
 from ci_evals.plugins.importers.source import Source
 from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.prompt_functions import call_function, function_problem
-from ci_evals.templating import describe_error, is_template, template_sandbox
+from ci_evals.templating import is_template
 
 _SETTINGS: Mapping[str, str] = {
     "redteam": "attacks are not generated: write those that matter as cases",
@@ -189,6 +194,8 @@ class _Converter:
         """The keys of the suite, each with its comments."""
         self.matrix: dict[str, list[Any]] = {}
         self.vars: dict[Any, Any] = {}
+        self.default_vars: dict[str, Any] = {}
+        """The vars of `defaultTest` before templates in them are filled in."""
         self.metadata: dict[str, Any] = {}
         self.ids: set[str] = set()
         self.prompt_config: dict[str, Any] = {}
@@ -207,7 +214,7 @@ class _Converter:
             if key in _TESTS:
                 self.read_key(key, root[key])
         if not self.named:
-            self.named.append(frozenset({*self.vars_by_name(), *self.matrix}))
+            self.named.append(frozenset({*self.default_vars, *self.matrix}))
         self.templates.names = frozenset.intersection(*self.named)
         self.read_default_test(default_test)
         comments = dict.fromkeys(self.source.take_comments(root["defaultTest"]))
@@ -298,8 +305,11 @@ class _Converter:
         if "expect" not in self.section("expect"):
             return
         case: dict[Any, Any] = {"id": "the prompt as it is"}
-        if self.matrix:
-            case["matrix"] = self.matrix
+        vars_, matrix = self.fill_vars({}, {})
+        if vars_:
+            case["vars"] = vars_
+        if matrix:
+            case["matrix"] = matrix
         case |= self.read_choices(self.config["tests"])
         self.section("cases")["cases"] = [case]
 
@@ -534,7 +544,7 @@ class _Converter:
     def prompt(self, text: str, label: str | None) -> Any:
         messages = []
         for role, content in _chat(text):
-            messages.append({"role": role, "content": self.templates.text(content)})
+            messages.append({"role": role, "content": as_literal(self.templates.text(content))})
         prompt: dict[str, Any] = {}
         if label:
             prompt["name"] = label
@@ -566,14 +576,15 @@ class _Converter:
         if self.judge is not None:
             of_the_judge = self.source.take_comments(written["options"])
             self.section("judges").update(dict.fromkeys(of_the_judge))
-        vars_: dict[str, Any] = {}
+        fixed: dict[str, Any] = {}
         try:
-            vars_, self.matrix = self.read_vars(written)
+            self.default_vars, self.matrix = self.read_vars(written)
+            fixed = self.without_templates(self.default_vars)
         except (UntranslatableError, ConfigError) as error:
             what = "defaultTest.vars"
             self.vars[self.draft.lose(written["vars"], what, str(error), weakens=True)] = None
         self.vars |= self.comments_before(written["vars"])
-        self.vars |= self.source.with_comments(vars_, written["vars"])
+        self.vars |= self.source.with_comments(as_literal(fixed), written["vars"])
         metadata = written["metadata"].value
         if isinstance(metadata, dict):
             self.metadata = metadata
@@ -683,7 +694,10 @@ class _Converter:
         has_choices = any(self.default_test[key].value is not None for key in _CHOICES)
         if is_csv and not self.matrix and not has_choices:
             columns = plain_columns(rows.value)
-            if columns is not None:
+            if (
+                columns is not None
+                and self.without_templates(self.default_vars) == self.default_vars
+            ):
                 self.named.append(frozenset({*columns, *self.vars_by_name()}))
                 return [{"file": self.source.relative(name)}]
         outer = self.source
@@ -720,7 +734,8 @@ class _Converter:
         if not isinstance(test, dict):
             raise UntranslatableError("a test is a mapping, or the path of a file")
         # This may fail, so no comment is taken before.
-        vars_, matrix = self.read_vars(written)
+        own_vars, own_matrix = self.read_vars(written)
+        vars_, matrix = self.fill_vars(own_vars, own_matrix)
         comments = self.comments_before(written)
         case: dict[Any, Any] = {}
         title = "description"
@@ -734,8 +749,6 @@ class _Converter:
             else:
                 case["description"] = description
             self.ids.add(description)
-        default_matrix = {key: self.matrix[key] for key in self.matrix if key not in vars_}
-        matrix = default_matrix | matrix
         case |= self.comments_before(written["vars"])
         if vars_:
             case["vars"] = self.source.with_comments(vars_, written["vars"])
@@ -837,7 +850,7 @@ class _Converter:
         return {name: value for name, value in self.vars.items() if isinstance(name, str)}
 
     def read_vars(self, written: Node) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-        """Return the vars of a test with one value, and those with several values."""
+        """Return the vars of a test with one value, and those with several, as they are written."""
         given = written["vars"].value
         if isinstance(given, str):
             given = self.source.read(given.removeprefix("file://")).written.value
@@ -857,23 +870,46 @@ class _Converter:
                 matrix[name] = values
             else:
                 vars_[name] = values[0]
-        return self.fill_vars(vars_), matrix
+        return vars_, matrix
 
-    def fill_vars(self, vars_: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill in the vars that are templates over other vars."""
-        filled = {}
-        values = {**self.vars_by_name(), **vars_}
-        for name, value in vars_.items():
-            filled[name] = value
-            if isinstance(value, str) and is_template(value):
-                source = TemplateTranslator().text(value)
-                try:
-                    filled[name] = template_sandbox().from_string(source).render(values)
-                except Exception as error:  # a template of the file can raise anything
-                    cause = one_line(describe_error(error, values))
-                    reason = f"the var {name!r}, a template, cannot be rendered: {cause}"
-                    raise UntranslatableError(reason) from error
-        return filled
+    def fill_vars(
+        self, own: Mapping[str, Any], own_matrix: Mapping[str, list[Any]]
+    ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+        """Return the vars and the matrix of a test with templates filled in.
+
+        Vars of `defaultTest` that are templates are filled in for each test, whose vars they may
+        refer to. Vars that refer to the environment move to the suite, where this is possible.
+        """
+        default_matrix = {key: self.matrix[key] for key in self.matrix if key not in own}
+        matrix = {**default_matrix, **own_matrix}
+        default_vars = {
+            key: self.default_vars[key] for key in self.default_vars if key not in matrix
+        }
+        filled = fill_vars({**default_vars, **own}, matrix)
+        fixed = self.without_templates(default_vars)
+        vars_: dict[str, Any] = {}
+        for name in {**own, **filled}:
+            if name in fixed and name not in own:
+                continue
+            value = filled[name]
+            if not refers_to_environment(value):
+                vars_[name] = value
+            elif self.vars.setdefault(name, with_references(value)) != with_references(value):
+                reason = f"the var {name!r} differs between tests, and refers to the environment"
+                raise UntranslatableError(f"{reason}, which only vars of the suite can")
+        filled_matrix = {}
+        for name, values in matrix.items():
+            filled_matrix[name] = [
+                fill_vars({**filled, name: item}, matrix)[name] for item in values
+            ]
+            if any(map(refers_to_environment, filled_matrix[name])):
+                reason = f"the var {name!r} has several values, and refers to the environment"
+                raise UntranslatableError(f"{reason}, which only vars of the suite can")
+        return vars_, filled_matrix
+
+    def without_templates(self, vars_: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the vars that are the same for every test."""
+        return {name: vars_[name] for name in vars_ if not _is_text_with_template(vars_[name])}
 
     def values(self, value: Any) -> list[Any]:
         """Return the values of a var: several if it is a glob."""
@@ -885,12 +921,16 @@ class _Converter:
         return [self.read_value(name) for name in names]
 
     def read_value(self, name: str) -> Any:
-        """Return a reference to a file, or its text if promptfoo trims more than a line feed."""
+        """Return a reference to a file, or its text if promptfoo changes more than the end."""
         by_file = {"file": self.source.relative(name)}
-        if name.endswith((".json", ".yaml", ".yml")) or not self.source.locate(name).is_file():
+        if not self.source.locate(name).is_file():
             return by_file
         text = self.source.read_text(name)
-        if text.removesuffix("\n") == text.strip():
+        if is_template(text):
+            if name.endswith((".yaml", ".yml")):
+                return json.dumps(self.source.read(name).written.value, ensure_ascii=False)
+            return text.strip()
+        if name.endswith((".json", ".yaml", ".yml")) or text.removesuffix("\n") == text.strip():
             return by_file
         return text.strip()
 
@@ -927,6 +967,10 @@ def _entries(written: Node) -> Iterable[Node]:
 def _is_matrix(value: object) -> TypeGuard[list[Any]]:
     """Return True for a list of texts, for each of which promptfoo makes a test."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], str)
+
+
+def _is_text_with_template(value: object) -> bool:
+    return isinstance(value, str) and is_template(value)
 
 
 def _is_short(text: str) -> bool:

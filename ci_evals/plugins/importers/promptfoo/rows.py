@@ -7,7 +7,23 @@ from typing import Any
 from ci_evals.model.case import Case
 from ci_evals.plugins.importers.promptfoo.assertions import KINDS
 from ci_evals.suite.keys import keys_of
+from ci_evals.templating import is_template
 
+_WITH_THRESHOLD = {
+    "answer-relevance": 0.75,
+    "classifier": 0.75,
+    "context-faithfulness": 0.75,
+    "context-recall": 0.75,
+    "context-relevance": 0.75,
+    "cost": 0.75,
+    "latency": 0.75,
+    "levenshtein": 0.75,
+    "perplexity": 0.75,
+    "perplexity-score": 0.75,
+    "rouge-n": 0.75,
+    "similar": 0.8,
+}
+"""The assertions whose cell may have a threshold, as in `similar(0.9): …`, with its default."""
 _SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
 
 
@@ -19,6 +35,9 @@ def plain_columns(rows: Sequence[Mapping[str, str]]) -> frozenset[str] | None:
     special = columns.intersection(keys_of(Case)) - {"input"}
     if special or "" in columns or any(column.startswith("__") for column in columns):
         return None
+    for row in rows:
+        if any(is_template(cell) or cell.startswith("file://") for cell in row.values()):
+            return None
     return columns
 
 
@@ -52,7 +71,7 @@ def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
             test["threshold"] = float(cell)
         else:
             test[column] = cell  # reported later as not translated
-    return {key: value for key, value in test.items() if value}
+    return {key: value for key, value in test.items() if value not in ("", [], {})}
 
 
 def _assertion(row: Mapping[str, str], column: str) -> dict[str, Any]:
@@ -69,7 +88,14 @@ def _assertion(row: Mapping[str, str], column: str) -> dict[str, Any]:
 def _parse_assertion(text: str) -> dict[str, Any]:
     """Return the assertion in `contains: Paris` or `similar(0.8): …`; else equality to the text."""
     equals = {"type": "equals", "value": text}
-    match = re.match(r"(not-)?([a-z:-]+?)(?:\((\d*\.?\d+)\))?\s*(?::\s*(.*))?$", text, re.DOTALL)
+    if match := re.fullmatch(r"file://.+\.([cm]?[jt]s|py)(:\w+)?", text):
+        kind = "javascript"
+        if match[1] == "py":
+            kind = "python"
+        return {"type": kind, "value": text}
+    match = re.fullmatch(
+        r"(not-)?([a-z:0-9-]+?)(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", text, re.DOTALL
+    )
     if match is None:
         return equals
     negation, name, threshold, value = match.groups()
@@ -80,7 +106,7 @@ def _parse_assertion(text: str) -> dict[str, Any]:
     if negation:
         assertion["type"] = f"not-{kind}"
     if value:
-        assertion["value"] = value
-    if threshold:
-        assertion["threshold"] = float(threshold)
+        assertion["value"] = value.strip()
+    if kind in _WITH_THRESHOLD:
+        assertion["threshold"] = float(threshold or _WITH_THRESHOLD[kind])
     return assertion
