@@ -112,6 +112,7 @@ class ToolArguments(GraderOptions):
         schema: JSON Schema that the arguments must fit.
         where: conditions on single arguments by name (`passenger.name` for a nested one).
         calls: which of the tool's calls must be right: `every`, `any`, the `first` or the `last`.
+        include_failed: look at calls whose step has an error, too.
     """
 
     reads_text: ClassVar[bool] = False
@@ -123,6 +124,7 @@ class ToolArguments(GraderOptions):
     schema: Mapping[str, Any] | None = None
     where: Mapping[str, Matcher] = field(default_factory=dict)
     calls: Literal["every", "any", "first", "last"] = "every"
+    include_failed: Bool = True
 
     def problems(self) -> list[str]:
         problems: list[str] = []
@@ -135,7 +137,7 @@ class ToolArguments(GraderOptions):
         return problems
 
     def grade(self, answer: Answer) -> Finding:
-        made = answer.response.calls_made
+        made = answer.response.list_calls(include_failed=self.include_failed)
         name = one_line(self.tool)
         indices = []
         for index, call in enumerate(made):

@@ -31,6 +31,7 @@ class Trajectory(GraderOptions):
             others may come between them; `any_order`: these and no others, in any order; `subset`:
             only these; `superset`: at least these, in any order.
         ignore_extra_args: a call may have more arguments than expected.
+        include_failed: count calls whose step has an error, too.
     """
 
     reads_text: ClassVar[bool] = False
@@ -39,6 +40,7 @@ class Trajectory(GraderOptions):
     calls: Many[str | ExpectedCall]
     match: Literal["exact", "in_order", "any_order", "subset", "superset"] = "in_order"
     ignore_extra_args: Bool = False
+    include_failed: Bool = True
 
     def problems(self) -> list[str]:
         if not self.calls and self.match in ("in_order", "superset"):
@@ -47,7 +49,7 @@ class Trajectory(GraderOptions):
         return []
 
     def grade(self, answer: Answer) -> Finding:
-        actual = answer.response.calls_made
+        actual = answer.response.list_calls(include_failed=self.include_failed)
         expected = []
         for call in self.calls:
             if isinstance(call, str):
@@ -217,14 +219,16 @@ class MaxToolCalls(GraderOptions):
     Args:
         value: the largest allowed number of calls.
         tool: count only the calls of this tool.
+        include_failed: count calls whose step has an error, too.
     """
 
     reads_text: ClassVar[bool] = False
     value: Count
     tool: str | None = None
+    include_failed: Bool = True
 
     def grade(self, answer: Answer) -> Finding:
-        made = answer.response.calls_made
+        made = answer.response.list_calls(include_failed=self.include_failed)
         if self.tool is None:
             return _at_most(self.value, made, "tool call")
         of_tool = [call for call in made if call.name == self.tool]

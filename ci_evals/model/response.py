@@ -305,11 +305,20 @@ class Response:
     @property
     def calls_made(self) -> tuple[ToolCall, ...]:
         """Every tool call of the steps or turns, sub-agents' too; without any, `tool_calls`."""
-        steps = self.steps or ()
-        calls = [ToolCall(step.name, step.arguments) for step in steps if step.kind == "tool_call"]
+        return self.list_calls(include_failed=True)
+
+    def list_calls(self, *, include_failed: bool) -> tuple[ToolCall, ...]:
+        """Return the tool calls, as `calls_made`; only steps say which of them failed."""
+        calls = [
+            ToolCall(step.name, step.arguments)
+            for step in self.steps or ()
+            if step.kind == "tool_call" and (include_failed or step.error is None)
+        ]
         if self.steps is None:
             for turn in self.turns:
-                calls += turn.response.calls_made
+                calls += turn.response.list_calls(include_failed=include_failed)
+        if self.steps and not include_failed:
+            return tuple(calls)
         return tuple(calls) or self.tool_calls
 
 

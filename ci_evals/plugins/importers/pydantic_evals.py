@@ -1,6 +1,6 @@
 """Imports datasets of pydantic-evals from YAML or JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError, locate
@@ -18,6 +18,9 @@ _TYPES = {
     "dict": "object",
     "list": "array",
 }
+_SCORE = "there, calls between these lower the score: `match: exact` forbids them here"
+_TOOL_SPAN = "execute_tool "
+_SPANS = "only a span of a tool by its name is imported: see `trajectory` and `tool_arguments`"
 
 
 def recognize(source: Source) -> bool:
@@ -109,33 +112,28 @@ class _Converter:
                 compares = True
                 continue
             try:
-                made.append(locate(self.grader(name, given), entry.line))
+                grader = self.grader(name, given)
+                if isinstance(given, dict) and given.get("evaluation_name"):
+                    for options in grader.values():
+                        options["name"] = str(given["evaluation_name"])
+                if name == "TrajectoryMatch" and grader["trajectory"]["match"] == "in_order":
+                    what = "evaluators: TrajectoryMatch: score"
+                    made.append(self.draft.lose(entry, what, _SCORE, weakens=False))
+                made.append(locate(grader, entry.line))
             except UntranslatableError as error:
                 made.append(self.draft.lose(entry, f"evaluators: {name}", str(error), weakens=True))
         return made, compares
 
     def grader(self, name: str, given: Any) -> dict[str, Any]:
-        match name:
-            case "Equals":
-                return {"equals": {"value": _options(given, "value").get("value")}}
-            case "Contains":
-                return _contains(_options(given, "value"))
-            case "IsInstance":
-                return _is_instance(_options(given, "type_name").get("type_name"))
-            case "MaxDuration":
-                seconds = _options(given, "seconds").get("seconds")
-                if not isinstance(seconds, int | float):
-                    raise UntranslatableError("it is not a number of seconds")
-                return {"latency": {"value": seconds}}
-            case "LLMJudge" | "GEval":
-                return self.judge(given)
-            case "ToolCorrectness" | "TrajectoryMatch":
-                return _trajectory(given)
-            case "MaxToolCalls":
-                return {"max_tool_calls": {"value": _number(given)}}
-            case "MaxModelRequests":
-                return {"max_model_requests": {"value": _number(given)}}
-        raise UntranslatableError("a custom evaluator: write a `python` grader")
+        if name in ("LLMJudge", "GEval"):
+            return self.judge(given)
+        if name not in _EVALUATORS:
+            raise UntranslatableError("a custom evaluator: write a `python` grader")
+        first, translate = _EVALUATORS[name]
+        options = given
+        if not isinstance(given, Mapping) or (first not in given and len(given) < 2):
+            options = {first: given}
+        return translate(options)
 
     def judge(self, given: Any) -> dict[str, Any]:
         options = given
@@ -147,6 +145,11 @@ class _Converter:
         if options.get("include_expected_output"):
             reason = "a rubric with the expected output: write it as `reference`"
             raise UntranslatableError(reason)
+        if options.get("assertion") is False:
+            reason = "only its score counts, without a bar: write a `judge` with a `scale`"
+            raise UntranslatableError(reason)
+        if steps := options.get("evaluation_steps"):
+            rubric = "\n".join([rubric, *(f"- {step}" for step in steps)])
         model = options.get("model")
         if not isinstance(model, str) or not model:
             model = "openai:gpt-4.1"
@@ -171,17 +174,8 @@ class _Converter:
         return new
 
 
-def _options(given: Any, first: str) -> Mapping[str, Any]:
-    """Return the options of an evaluator, whose short form is the value of `first`."""
-    if isinstance(given, Mapping) and (first in given or len(given) > 1):
-        return given
-    return {first: given}
-
-
-def _values(given: Any) -> list[Any]:
-    if isinstance(given, Mapping):
-        return list(given.values())
-    return [given]
+def _equals(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"equals": {"value": options.get("value")}}
 
 
 def _contains(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,29 +187,113 @@ def _contains(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"contains": {"value": value, "ignore_case": True}}
 
 
-def _is_instance(name: Any) -> dict[str, Any]:
+def _is_instance(options: Mapping[str, Any]) -> dict[str, Any]:
+    name = options.get("type_name")
     if name == "str":
-        return {"not_empty": {"value": True}}
+        return {"python": {"target": "isinstance(output, str)"}}
     if isinstance(name, str) and name in _TYPES:
         return {"json_schema": {"schema": {"type": _TYPES[name]}}}
     raise UntranslatableError("answers are text or JSON: use `json_schema` for their types")
 
 
-def _trajectory(given: Any) -> dict[str, Any]:
-    calls = None
-    order = "any_order"
-    for value in _values(given):
-        if isinstance(value, list):
-            calls = value
-        elif value in _ORDERS:
-            order = value
-    if calls is None or not all(isinstance(call, str) for call in calls):
+def _max_duration(options: Mapping[str, Any]) -> dict[str, Any]:
+    seconds = options.get("seconds")
+    if not isinstance(seconds, int | float):
+        raise UntranslatableError("it is not a number of seconds")
+    return {"latency": {"value": seconds}}
+
+
+def _called_tools(options: Mapping[str, Any]) -> dict[str, Any]:
+    calls = _names(options.get("expected_tools"))
+    match = "any_order"
+    if options.get("allow_extra"):
+        match = "superset"
+        if not calls:
+            raise UntranslatableError("it always passes")
+    return {"trajectory": {"calls": calls, "match": match, **_with_failed(options)}}
+
+
+def _trajectory(options: Mapping[str, Any]) -> dict[str, Any]:
+    calls = _names(options.get("expected_trajectory"))
+    match = options.get("order", "in_order")
+    if match not in _ORDERS:
+        raise UntranslatableError(f"an unknown `order`: {match}")
+    if not calls:
+        match = "exact"
+    return {"trajectory": {"calls": calls, "match": match, **_with_failed(options)}}
+
+
+def _names(calls: Any) -> list[str]:
+    if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
         raise UntranslatableError("only names of tools are imported: see `trajectory`")
-    return {"trajectory": {"calls": calls, "match": order}}
+    return calls
+
+
+def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    tool = options.get("tool_name")
+    arguments = options.get("expected_arguments")
+    if not isinstance(tool, str) or not isinstance(arguments, Mapping):
+        raise UntranslatableError("it has no `tool_name` or no `expected_arguments`")
+    which = options.get("occurrence", "first")
+    if which == 0:
+        which = "first"
+    if which not in ("first", "last"):
+        raise UntranslatableError("only the first or the last call of a tool is looked at")
+    match = options.get("match_mode", "subset")
+    made = {"tool": tool, "arguments": arguments, "match": match, "calls": which}
+    return {"tool_arguments": {**made, **_with_failed(options)}}
+
+
+def _span(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a grader for a query of a tool's span, which also finds failed calls."""
+    query = options.get("query")
+    if not isinstance(query, Mapping):
+        raise UntranslatableError(_SPANS)
+    attributes = query.get("has_attributes", {})
+    name = query.get("name_equals", "running tool")
+    tool = None
+    if isinstance(attributes, Mapping):
+        tool = attributes.get("gen_ai.tool.name")
+    if tool is None and not attributes and name.startswith(_TOOL_SPAN):
+        tool = name.removeprefix(_TOOL_SPAN)
+    is_of_tool = name in ("running tool", f"{_TOOL_SPAN}{tool}")
+    if not is_of_tool or len(attributes) > 1 or query.keys() - {"name_equals", "has_attributes"}:
+        raise UntranslatableError(_SPANS)
+    return {"trajectory": {"calls": _names([tool]), "match": "superset"}}
+
+
+def _with_failed(options: Mapping[str, Any], *, default: bool = False) -> dict[str, bool]:
+    """Return the option for failed calls, which count unless it says otherwise."""
+    if options.get("include_failed", default):
+        return {}
+    return {"include_failed": False}
+
+
+def _max_calls(options: Mapping[str, Any]) -> dict[str, Any]:
+    limit = {"value": _number(options.get("max_calls"))}
+    return {"max_tool_calls": {**limit, **_with_failed(options, default=True)}}
+
+
+def _max_requests(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"max_model_requests": {"value": _number(options.get("max_requests"))}}
 
 
 def _number(given: Any) -> int:
-    for value in _values(given):
-        if isinstance(value, int):
-            return value
+    if isinstance(given, int):
+        return given
     raise UntranslatableError("it has no number")
+
+
+_EVALUATORS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    "Equals": ("value", _equals),
+    "Contains": ("value", _contains),
+    "IsInstance": ("type_name", _is_instance),
+    "MaxDuration": ("seconds", _max_duration),
+    "ToolCorrectness": ("expected_tools", _called_tools),
+    "TrajectoryMatch": ("expected_trajectory", _trajectory),
+    "ArgumentCorrectness": ("tool_name", _arguments),
+    "HasMatchingSpan": ("query", _span),
+    "MaxToolCalls": ("max_calls", _max_calls),
+    "MaxModelRequests": ("max_requests", _max_requests),
+}
+"""The evaluators without a model: the option that their short form sets, and a translation."""

@@ -1,0 +1,187 @@
+"""What a suite of another tool means stays the same when it is imported."""
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leftovers import journaled
+from processes import Finished, ci_evals
+
+from ci_evals.suite.yaml import parse
+
+PROMPTFOO = "prompts: ['Say {{ q }}']\nproviders: [echo]\n"
+
+
+async def imported(
+    folder: Path, config: str, files: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], Finished]:
+    """The suite that a config becomes, and what the import printed."""
+    for name, text in {**(files or {}), "p.yaml": config}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    ended = await ci_evals(folder, "import", "p.yaml", "--to", "evals.yaml", "--force")
+    assert ended.code == 0, ended.err
+    suite, _, _ = parse((folder / "evals.yaml").read_text(), "evals.yaml")
+    return suite, ended
+
+
+async def run(folder: Path, **environ: str) -> list[tuple[str, str]]:
+    """Run the suite, and return the answer and the status of each case, in the suite's order."""
+    ended = await ci_evals(folder, "run", "--runs", "1", environ=environ)
+    assert ended.code in (0, 1), ended.err
+    found = {run["case"]: run for run in journaled(folder / "ci-evals-results")}
+    return [(run["response"]["output"], run["status"]) for _, run in sorted(found.items())]
+
+
+async def test_templates_in_vars_are_filled_in(tmp_path: Path) -> None:
+    """Also those of files, of `defaultTest`, and of vars that refer to such vars."""
+    _, ended = await imported(
+        tmp_path,
+        PROMPTFOO + "defaultTest: {vars: {greeting: 'Hi {{ name }}', name: you}}\ntests:\n"
+        "  - {description: a, vars: {q: 'file://q.txt', t: one, o: {sub: two}}}\n"
+        "  - {description: b, vars: {q: '{{ greeting }}!', name: Ann}}\n"
+        "  - {description: c, vars: {q: '{{ greeting }}!'}}\n"
+        "  - {description: d, vars: {q: 'use {{ x }} here'}}\n"
+        "  - {description: e, vars: {q: 'a {{ brace'}}\n"
+        "  - {description: f, vars: {q: ['{{ name }} 1', '{{ name }} 2']}}\n",
+        {"q.txt": "{{ t }} and {{ o.sub }}\n"},
+    )
+    assert "not imported" not in ended.err
+    suite, _, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml")
+    (tmp_path / "evals.yaml").write_text(json.dumps({**suite, "expect": [{"not_empty": True}]}))
+    assert [answer for answer, _ in await run(tmp_path)] == [
+        "Say one and two",
+        "Say Hi Ann!",
+        "Say Hi you!",
+        "Say use {{ x }} here",
+        "Say a {{ brace",
+        "Say you 1",
+        "Say you 2",
+    ]
+
+
+async def test_a_var_over_one_with_several_values_is_listed(tmp_path: Path) -> None:
+    suite, ended = await imported(
+        tmp_path,
+        f"{PROMPTFOO}tests:\n"
+        "  - {vars: {q: 'in {{ lang }}', lang: [en, de]}}\n  - {vars: {q: x}}\n",
+    )
+    assert "the var 'q' refers to 'lang', which has several values" in ended.err
+    assert [case["vars"] for case in suite["cases"]] == [{"q": "x"}]
+
+
+async def test_variables_of_the_environment_in_vars(tmp_path: Path) -> None:
+    _, ended = await imported(
+        tmp_path,
+        PROMPTFOO + "defaultTest:\n  vars: {base: '{{ env.BASE_URL }}/v1'}\n"
+        "  assert: [{type: not-contains, value: env}]\ntests:\n"
+        "  - {description: a, vars: {q: '{{ base }}/${HOME}'}}\n"
+        "  - {description: b, vars: {q: '${HOME}'}}\n",
+    )
+    assert "not imported" not in ended.err
+    found = await run(tmp_path, BASE_URL="http://x", HOME="/nowhere")
+    assert found == [("Say ***/v1/${HOME}", "passed"), ("Say ${HOME}", "passed")]
+    _, ended = await imported(
+        tmp_path,
+        PROMPTFOO + "tests:\n  - {vars: {q: '{{ env.A }}'}}\n  - {vars: {q: '{{ env.B }}'}}\n",
+    )
+    assert "the var 'q' differs between tests, and refers to the environment" in ended.err
+
+
+async def test_text_that_looks_like_a_variable_of_the_environment_stays(tmp_path: Path) -> None:
+    suite, _ = await imported(
+        tmp_path,
+        "prompts: ['${HOME} {{ q }} {{ d }}']\nproviders: [echo]\n"
+        "defaultTest: {vars: {d: '${HOME}'}, assert: [{type: contains, value: HOME}]}\n"
+        "tests: [{vars: {q: '${HOME}'}}, {vars: {q: '${HOME}'}}]\n",
+    )
+    assert "vars" in suite["cases"][0]
+    assert await run(tmp_path) == [("${HOME} ${HOME} ${HOME}", "passed")] * len(await run(tmp_path))
+
+
+async def test_cells_of_a_table_mean_what_they_mean_to_promptfoo(tmp_path: Path) -> None:
+    rows = [
+        ("1", "hello", "contains:zzz", "0"),
+        ("2", "a, b", 'contains-any:"a, b",c', ""),
+        ("3", "b", 'contains-any:"a, b",c', ""),
+        ("4", 'say "C"', r'icontains-all: "x" , "say \"c\""', ""),
+        ("5", "use {{x}} here", "contains:use", ""),
+        ("6", "hello", "contains : hello", ""),
+        ("7", "hello", "file://check.py", ""),
+    ]
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("n", "q", "__expected", "__threshold"), *rows])
+    _, ended = await imported(
+        tmp_path,
+        PROMPTFOO + "tests: file://t.csv\n",
+        {"check.py": "def get_assert(output, context):\n    return True\n"},
+    )
+    assert "not imported" not in ended.err
+    expected = ["passed", "passed", "failed", "failed", "passed", "failed", "passed"]
+    assert [status for _, status in await run(tmp_path)] == expected
+
+
+CALLED = {
+    "ba": [("b", None), ("a", None)],
+    "ab": [("a", None), ("b", None)],
+    "a!ab": [("a", "boom"), ("a", None), ("b", None)],
+    "abc": [("a", None), ("b", None), ("c", None)],
+}
+PATH = {"expected_trajectory": ["a", "b"]}
+ARGUMENTS = {"tool_name": "a", "expected_arguments": {"at": 0}}
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "passing"),
+    [
+        ({"TrajectoryMatch": ["a", "b"]}, {"ab", "a!ab", "abc"}),
+        ({"TrajectoryMatch": {**PATH, "order": "exact"}}, {"ab", "a!ab"}),
+        ({"TrajectoryMatch": {**PATH, "order": "exact", "include_failed": True}}, {"ab"}),
+        ({"ToolCorrectness": ["a", "b"]}, {"ba", "ab", "a!ab"}),
+        ({"ToolCorrectness": {"expected_tools": ["a"], "allow_extra": True}}, set(CALLED)),
+        ({"MaxToolCalls": 2}, {"ba", "ab"}),
+        ({"MaxToolCalls": {"max_calls": 2, "include_failed": False}}, {"ba", "ab", "a!ab"}),
+        ({"HasMatchingSpan": {"query": {"name_equals": "execute_tool c"}}}, {"abc"}),
+        (
+            {"HasMatchingSpan": {"query": {"has_attributes": {"gen_ai.tool.name": "c"}}}},
+            {"abc"},
+        ),
+        ({"ArgumentCorrectness": ARGUMENTS}, {"ab", "abc"}),
+        ({"ArgumentCorrectness": {**ARGUMENTS, "match_mode": "exact"}}, set()),
+        ({"IsInstance": "dict"}, set(CALLED)),
+        ({"IsInstance": "list"}, set()),
+    ],
+)
+async def test_an_evaluator_of_pydantic_evals_passes_the_same_answers(
+    tmp_path: Path, evaluator: dict[str, Any], passing: set[str]
+) -> None:
+    cases = [{"name": name, "inputs": name, "evaluators": [evaluator]} for name in CALLED]
+    suite, _ = await imported(tmp_path, json.dumps({"cases": cases}))
+    (tmp_path / "agent.py").write_text(
+        f"CALLED = {CALLED!r}\n\ndef answer(question):\n    steps = [\n"
+        "        {'kind': 'tool_call', 'name': name, 'error': error,"
+        " 'arguments': {'at': at, 'extra': 1}}\n"
+        "        for at, (name, error) in enumerate(CALLED[question])\n    ]\n"
+        "    return {'output': {'done': True}, 'steps': steps}\n"
+    )
+    suite["providers"] = [{"type": "python", "target": "agent:answer"}]
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    await ci_evals(tmp_path, "run", "--runs", "1")
+    found = journaled(tmp_path / "ci-evals-results")
+    assert {run["case"] for run in found if run["status"] == "passed"} == passing
+    assert {run["status"] for run in found} <= {"passed", "failed"}
+
+
+async def test_a_query_over_other_spans_is_listed(tmp_path: Path) -> None:
+    queries = [
+        {"name_contains": "tool"},
+        {"has_attributes": {"a": 1, "b": 2}},
+        {"name_equals": "x"},
+    ]
+    evaluators = [{"HasMatchingSpan": {"query": query}} for query in queries]
+    case = {"name": "a", "inputs": "a", "evaluators": evaluators}
+    _, ended = await imported(tmp_path, json.dumps({"cases": [case]}))
+    assert ended.err.count("evaluators: HasMatchingSpan: only a span of a tool by its name") == 3
