@@ -11,7 +11,7 @@ from jinja2 import Environment, TemplateSyntaxError
 from jinja2.meta import find_undeclared_variables
 from jinja2.runtime import Undefined
 
-from ci_evals.errors import GradingError
+from ci_evals.errors import ConfigError, GradingError, Problem
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import EmptyTransformError
 from ci_evals.graders.functions import prepare_target
@@ -63,7 +63,11 @@ def prepare_transform(source: str) -> None:
     """
     file = split_file(source)
     if file is not None:
-        current_node().check_grader(sandbox=True, **file)
+        try:
+            current_node().check_grader(sandbox=True, **file)
+        except ConfigError as error:
+            text = f"transform {quote(source)}: {error.problems[0].message}"
+            raise ConfigError([Problem("", None, "", text)]) from error
     elif target_parts(source) is not None:
         prepare_target(source)
 

@@ -2,14 +2,17 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from ci_evals.cli import options
-from ci_evals.errors import ConfigError, UsageError
+from ci_evals.engine.interrupt import run_until_signal
+from ci_evals.engine.setup import collect_problems, open_suite
+from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of
 from ci_evals.plugins.importers import import_suite, suite_text
@@ -18,12 +21,14 @@ from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import IMPORTERS
 from ci_evals.streams import say
 from ci_evals.suite.load import load_suite
+from ci_evals.suite.types import CheckedSuite
 
 _MOST_CHARACTERS = 2_000_000
 """The longest suite of traces in YAML, which takes long to read and must not exceed 50 MB. JSON
 Lines may have any size.
 """
 _CASES_FILE = "cases.jsonl"
+_CODE = ("python", "javascript")
 
 
 @options.command("import", epilog=f"Formats: {', '.join(IMPORTERS)}.")
@@ -85,7 +90,7 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
     if weakening:
         click.echo(f"without {len(weakening)} of these, a wrong answer could pass", err=True)
     if to is not None:
-        _check(to)
+        _check(to, draft.targets)
 
 
 def _write(texts: Mapping[Path, str], *, force: bool) -> None:
@@ -97,10 +102,11 @@ def _write(texts: Mapping[Path, str], *, force: bool) -> None:
         click.echo(f"written: {path.as_posix()}", err=True)
 
 
-def _check(suite_file: Path) -> None:
-    """Print whether the new suite is complete, or what is still to do."""
+def _check(suite_file: Path, targets: Iterable[str]) -> None:
+    """Print whether the new suite is complete and its code loads, or what is still to do."""
     try:
         suite = load_suite(suite_file, {}, offline=True)
+        run_until_signal(_load_code(suite, targets))
     except ConfigError as error:
         click.echo("still to do before it runs:", err=True)
         for problem in error.problems:
@@ -110,3 +116,25 @@ def _check(suite_file: Path) -> None:
         providers = number_of(len(suite.providers), "provider")
         run = f"ci-evals run {suite_file.as_posix()}"
         click.echo(f"{cases}, {providers}: run it with `{run}`", err=True)
+
+
+async def _load_code(suite: CheckedSuite, targets: Iterable[str]) -> None:
+    """Load the code of graders, transforms and providers, as before a run; none is called.
+
+    Args:
+        suite: the new suite.
+        targets: functions that code in the suite imports, which a run only does when it grades.
+
+    Raises:
+        ConfigError: some of it does not load.
+    """
+    from ci_evals.graders.functions import prepare_target
+
+    own = tuple(options for options in suite.providers if options.kind in _CODE)
+    async with open_suite(replace(suite, providers=own), calls=True, judges=False):
+        problems: list[Problem] = []
+        for target in dict.fromkeys(targets):
+            with collect_problems(problems):
+                prepare_target(target)
+        if problems:
+            raise ConfigError(problems)

@@ -72,12 +72,14 @@ class SuiteDraft:
         suite: the keys of the suite; has `YamlComment`s.
         lost: the parts that could not be translated.
         files: further files of the suite, by name, with their text.
+        targets: the functions that code in the suite imports, as `module:function`.
     """
 
     origin: str
     suite: dict[Any, Any] = field(default_factory=dict)
     lost: list[LostPart] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
+    targets: list[str] = field(default_factory=list)
 
     def move_cases(self, name: str) -> None:
         """Move the cases into a file of JSON Lines, which has no place for comments."""

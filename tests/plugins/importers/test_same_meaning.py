@@ -185,3 +185,153 @@ async def test_a_query_over_other_spans_is_listed(tmp_path: Path) -> None:
     case = {"name": "a", "inputs": "a", "evaluators": evaluators}
     _, ended = await imported(tmp_path, json.dumps({"cases": [case]}))
     assert ended.err.count("evaluators: HasMatchingSpan: only a span of a tool by its name") == 3
+
+
+async def test_code_that_reads_members_gets_the_text_of_answers_that_are_not_json(
+    tmp_path: Path,
+) -> None:
+    _, ended = await imported(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n"
+        "  - {description: a, vars: {q: '{\"price\": 5}'}}\n"
+        "  - {description: b, vars: {q: none}}\n"
+        "defaultTest:\n  assert:\n"
+        "    - {type: javascript, value: \"output.price === 5 || output === 'none'\"}\n"
+        "    - {type: javascript, value: 'file://checks.js:costs'}\n"
+        "    - {type: javascript, value: 'file://check.mjs'}\n"
+        '    - {type: python, value: \'output == "none" or output["price"] == 5\'}\n',
+        {
+            "checks.js": "exports.costs = (output) => output === 'none' || output.price > 3;\n",
+            "check.mjs": "export default (output) => output === 'none' || output.price > 3;\n",
+        },
+    )
+    assert "not imported" not in ended.err
+    assert [status for _, status in await run(tmp_path)] == ["passed"] * 2
+
+
+async def test_templates_in_a_chat_of_yaml_stay_as_they_are(tmp_path: Path) -> None:
+    chat = """\
+- role: system
+  content: |
+    Answer in this form:
+      Word: {{ word }}
+- role: user
+  content: {{ word }}
+"""
+    suite, ended = await imported(
+        tmp_path,
+        "prompts: [file://chat.yaml]\nproviders: [echo]\n"
+        "tests: [{vars: {word: hi}, assert: [{type: contains, value: hi}]}]\n",
+        {"chat.yaml": chat},
+    )
+    (prompt,) = suite["prompts"]
+    assert prompt["system"] == "Answer in this form:\n  Word: {{ word }}\n"
+    assert prompt["user"] == "{{ word }}"
+    assert "not imported" not in ended.err
+
+
+async def test_what_changes_vars_is_listed_as_weakening(tmp_path: Path) -> None:
+    _, ended = await imported(
+        tmp_path,
+        f"{PROMPTFOO}tests:\n"
+        "  - {vars: {q: a}, options: {transformVars: '({...vars, q: 1})'}}\n",
+    )
+    assert (
+        "not imported, which weakens the suite: p.yaml:4: tests.options.transformVars" in ended.err
+    )
+
+
+async def test_a_test_with_other_keys_is_promptfoos(tmp_path: Path) -> None:
+    suite, _ = await imported(
+        tmp_path,
+        "prompts: [Say it]\nproviders: [echo]\n"
+        "tests: [{input: hi, assert: [{type: contains, value: Say}]}]\n",
+    )
+    assert suite["cases"][0]["expect"] == [{"contains": "Say"}]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        {"vars": {"q": "a"}, "criteria": "says a"},
+        {"vars": {"q": "a"}, "assertions": ["says a"]},
+        {"input_messages": [{"role": "user", "content": "a"}]},
+    ],
+)
+async def test_agentv_is_known_by_its_keys(tmp_path: Path, test: dict[str, Any]) -> None:
+    suite = {"prompts": ["{{ q }}"], "providers": ["echo"], "tests": [test]}
+    (tmp_path / "p.yaml").write_text(json.dumps(suite))
+    ended = await ci_evals(tmp_path, "import", "p.yaml")
+    assert (ended.code, "has an unknown format" in ended.err) == (2, True)
+
+
+async def test_graders_that_import_files_above_the_suite_leave_the_sandbox(tmp_path: Path) -> None:
+    (tmp_path / "lib.mjs").write_text("export const least = 1;\n")
+    suite, ended = await imported(
+        tmp_path / "suite",
+        f"{PROMPTFOO}tests:\n  - vars: {{q: hi}}\n    assert:\n"
+        "      - {type: javascript, value: 'file://own.mjs'}\n"
+        "      - {type: javascript, value: 'file://outside.mjs'}\n",
+        {
+            "own.mjs": "import { n } from './n.mjs';\nexport default (o) => o.length > n;\n",
+            "n.mjs": "export const n = 1;\n",
+            "outside.mjs": "import { least } from './deep.mjs';\n"
+            "export default (o) => o.length > least;\n",
+            "deep.mjs": "export { least } from '../lib.mjs';\n",
+        },
+    )
+    first, second = suite["cases"][0]["expect"]
+    assert "sandbox" not in first["javascript"]
+    assert second["javascript"]["sandbox"] is False
+    assert "run it with" in ended.err
+    assert [status for _, status in await run(tmp_path / "suite")] == ["passed"]
+
+
+@pytest.mark.parametrize(
+    ("assertion", "files", "problem"),
+    [
+        (
+            {"type": "javascript", "value": "file://check.mjs"},
+            {"check.mjs": "import './missing.mjs';\nexport default () => true;\n"},
+            "missing.mjs",
+        ),
+        (
+            {"type": "python", "value": "file://check.py"},
+            {"check.py": "import no_such_module\n\ndef get_assert(output, context): return True\n"},
+            "no_such_module",
+        ),
+        (
+            {"type": "equals", "value": "x", "transform": "output +"},
+            {},
+            "promptfoo_transforms_p.mjs",
+        ),
+    ],
+)
+async def test_code_that_does_not_load_is_told_at_the_end_of_an_import(
+    tmp_path: Path, assertion: dict[str, Any], files: dict[str, str], problem: str
+) -> None:
+    config = {
+        "prompts": ["{{ q }}"],
+        "providers": ["echo"],
+        "tests": [{"vars": {"q": "a"}, "assert": [assertion]}],
+    }
+    _, ended = await imported(tmp_path, json.dumps(config), files)
+    _, found, rest = ended.err.partition("still to do before it runs:\n")
+    assert found
+    assert problem in rest
+    assert "run it with" not in ended.err
+
+
+async def test_a_provider_that_does_not_load_is_told_at_the_end_of_an_import(
+    tmp_path: Path,
+) -> None:
+    _, ended = await imported(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders: ['file://agent.py', 'file://agent.mjs']\n"
+        "tests: [{vars: {q: a}, assert: [{type: contains, value: a}]}]\n",
+        {"agent.py": "import no_such_module\n", "agent.mjs": "export default {};\n"},
+    )
+    _, found, rest = ended.err.partition("still to do before it runs:\n")
+    assert found
+    assert "no_such_module" in rest
+    assert "agent.mjs" in rest

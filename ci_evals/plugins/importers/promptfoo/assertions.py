@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ci_evals.errors import ConfigError
@@ -221,12 +222,17 @@ class Assertions:
         value = _text(given.get("value"))
         options: dict[str, Any] = {}
         value, threshold = _with_threshold(given, value, source)
-        if value.startswith("file://"):
-            path, colon, name = value.removeprefix("file://").partition(":")
-            options["file"] = source.relative(path) + colon + name
-        else:
+        takes_object = self._takes_object(given, value, source)
+        path, colon, name = value.removeprefix("file://").partition(":")
+        if not value.startswith("file://"):
             options["code"] = self._templates.text(value)
-        options |= threshold | self._transform_for(value, source)
+        elif takes_object:
+            options["code"] = _CALL_FILE.format(path=source.relative(path), name=name or "default")
+        else:
+            options["file"] = source.relative(path) + colon + name
+        if takes_object:
+            options["code"] = _PARSE_IN_JAVASCRIPT + options["code"]
+        options |= threshold
         if given.get("config"):
             options["config"] = given["config"]
         if _reaches_machine(value, source):
@@ -236,22 +242,26 @@ class Assertions:
     def _python(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
         value = _text(given.get("value"))
         value, options = _with_threshold(given, value, source)
-        options |= self._transform_for(value, source)
+        start = ""
+        if self._takes_object(given, value, source):
+            start = _PARSE_IN_PYTHON
         if not value.startswith("file://"):
-            return {"target": self._templates.text(value), **options}
+            return {"target": start + self._templates.text(value), **options}
         path, _, name = value.removeprefix("file://").partition(":")
         statement, function = import_of(source.relative(path), name or "get_assert")
+        module = source.relative(path).removesuffix(".py").replace("/", ".")
+        self._draft.targets.append(f"{module}:{name or 'get_assert'}")
         context = "context"
         if config := given.get("config"):
             context = f'{{**context, "config": {config!r}}}'
-        target = f"{statement}\nreturn {function}(output, {context})\n"
+        target = f"{start}{statement}\nreturn {function}(output, {context})\n"
         return {"target": target, **options}
 
-    def _transform_for(self, value: str, source: Source) -> dict[str, str]:
-        """Return a transform for code that expects an object; here answers are text."""
-        if self.is_transformed or not _takes_object(_code_of(value, source)):
-            return {}
-        return {"transform": "$"}
+    def _takes_object(self, given: Mapping[str, Any], value: str, source: Source) -> bool:
+        """Return True for code that expects an object where the answer is one; here it is text."""
+        if self.is_transformed or given.get("transform"):
+            return False
+        return _takes_object(_code_of(value, source))
 
     def _rubric(self, rubric: _Rubric, value: Any, threshold: Any) -> dict[str, Any]:
         options: dict[str, Any] = {"rubric": rubric.name}
@@ -396,14 +406,56 @@ def _is_boolean(expression: str) -> bool:
     return _BOOLEAN.search(outside) is not None
 
 
+_PARSE_IN_JAVASCRIPT = """\
+try {
+  const data = JSON.parse(output);
+  if (typeof data === "object") output = data ?? output;
+} catch {}
+"""
+_PARSE_IN_PYTHON = """\
+try:
+    data = json.loads(output)
+except ValueError:
+    data = None
+if isinstance(data, (dict, list)):
+    output = data
+"""
+_CALL_FILE = """\
+const file = await import("./{path}");
+const check = file.{name} ?? file.default.{name} ?? file.default;
+return check(output, context);
+"""
 _OF_THE_MACHINE = re.compile(
     r"""\bprocess\.(?!exit\b)\w|['"](?:node:)?(?:fs|fs/promises|child_process|worker_threads)['"]"""
 )
 
 
+_OF_A_FILE = re.compile(r"""(?:\bfrom|\brequire\(|\bimport\(?)\s*['"](\.{1,2}/[^'"]+)['"]""")
+
+
 def _reaches_machine(value: str, source: Source) -> bool:
-    """Return True for JavaScript that our sandbox would stop; promptfoo has no sandbox."""
-    return _OF_THE_MACHINE.search(_code_of(value, source)) is not None
+    """Return True for JavaScript that our sandbox would stop; promptfoo has no sandbox.
+
+    Files that it imports count as well.
+    """
+    if not value.startswith("file://"):
+        return _OF_THE_MACHINE.search(value) is not None
+    waiting = [source.locate(value.removeprefix("file://").partition(":")[0])]
+    seen: set[Path] = set()
+    folder = source.folder.resolve()
+    while waiting:
+        path = waiting.pop().resolve()
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        if not path.is_relative_to(folder):
+            return True
+        code = path.read_text(errors="replace")
+        if _OF_THE_MACHINE.search(code):
+            return True
+        for name in _OF_A_FILE.findall(code):
+            waiting += [path.parent / f"{name}{end}" for end in ("", ".js", ".cjs", ".mjs", ".ts")]
+    return False
 
 
 def _code_of(value: str, source: Source) -> str:

@@ -72,6 +72,7 @@ _OPTIONS: Mapping[str, str] = {
     "prefix": "put it into the prompt",
     "suffix": "put it into the prompt",
     "storeOutputAs": "cases are independent: write a conversation, with `turns`",
+    "transformVars": "it changes the vars before the prompt is made: write them as they are then",
 }
 _EVALUATE_OPTIONS: Mapping[str, str] = {
     "maxConcurrency": "max_concurrency",
@@ -97,8 +98,23 @@ _ORDER = (
     "expect",
     "threshold",
 )
-_AGENTV = frozenset({"target", "execution", "workspace", "evalcases"})
-_TEST_OF_AGENTV = frozenset({"input", "input_files", "expected_output", "criteria"})
+_AGENTV = frozenset(
+    {"target", "execution", "workspace", "evalcases", "assertions", "evaluators", "experiment"}
+)
+_TEST_OF_AGENTV = frozenset(
+    {
+        "assertions",
+        "conversation_id",
+        "criteria",
+        "evaluators",
+        "execution",
+        "expected_messages",
+        "expected_output",
+        "input_files",
+        "input_messages",
+        "rubrics",
+    }
+)
 _TESTS = ("tests", "scenarios")
 _DEFAULT_TEST = ("vars", "assert", "threshold", "options", "metadata", "description")
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -156,15 +172,12 @@ def _has_typed_provider(providers: object) -> bool:
 
 def _is_of_agentv(value: Mapping[str, Any]) -> bool:
     """Return True for a suite of AgentV, which has `prompts` and `tests`, too."""
-    if value.keys() & _AGENTV:
+    if value.keys() & _AGENTV or "agentv" in str(value.get("$schema")):
         return True
     tests = value.get("tests")
     if not isinstance(tests, list):
         return False
-    for test in tests:
-        if isinstance(test, dict) and "vars" not in test and test.keys() & _TEST_OF_AGENTV:
-            return True
-    return False
+    return any(isinstance(test, dict) and test.keys() & _TEST_OF_AGENTV for test in tests)
 
 
 def convert(source: Source) -> SuiteDraft:
@@ -1032,7 +1045,7 @@ def _chat(text: str) -> list[tuple[str, str]]:
         if re.match(_CHAT_IN_JSON, text, re.DOTALL):
             messages = json.loads(quote_dumped(text))
         elif re.match(_CHAT_IN_YAML, text, re.DOTALL):
-            messages = yaml.safe_load(_quote_templates(text))
+            messages = _load_yaml(text)
     except (ValueError, yaml.YAMLError):
         raise UntranslatableError(_MADE_CHAT) from None
     if not isinstance(messages, list):
@@ -1045,13 +1058,29 @@ def _chat(text: str) -> list[tuple[str, str]]:
     return [(_ROLES[message["role"]], message["content"]) for message in messages]
 
 
-def _quote_templates(text: str) -> str:
-    """Quote values in YAML that are templates, which YAML would read as mappings."""
+def _load_yaml(text: str) -> Any:
+    """Return the value of YAML with templates, which YAML itself would read as mappings.
 
-    def quote(match: re.Match[str]) -> str:
-        return match[1] + json.dumps(match[2], ensure_ascii=False)
+    Raises:
+        yaml.YAMLError: it is not YAML.
+    """
+    templates: dict[str, str] = {}
 
-    return re.sub(r"(?m)^(\s*(?:- )?\w+:\s+)(\{\{.*\}\})\s*$", quote, text)
+    def hide(match: re.Match[str]) -> str:
+        name = f"template_{len(templates)}_"
+        templates[name] = match[0]
+        return name
+
+    def show(value: Any) -> Any:
+        if isinstance(value, str):
+            return re.sub(r"template_\d+_", lambda name: templates.get(name[0], name[0]), value)
+        if isinstance(value, list):
+            return [show(item) for item in value]
+        if isinstance(value, dict):
+            return {key: show(item) for key, item in value.items()}
+        return value
+
+    return show(yaml.safe_load(re.sub(r"\{\{.*?\}\}", hide, text)))
 
 
 def _transforms(entry: Any) -> bool:
