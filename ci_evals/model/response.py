@@ -305,9 +305,9 @@ class Response:
     @property
     def calls_made(self) -> tuple[ToolCall, ...]:
         """Every tool call of the steps or turns, sub-agents' too; without any, `tool_calls`."""
-        return self.list_calls(include_failed=True)
+        return self.list_calls()
 
-    def list_calls(self, *, include_failed: bool) -> tuple[ToolCall, ...]:
+    def list_calls(self, *, include_failed: bool = True) -> tuple[ToolCall, ...]:
         """Return the tool calls, as `calls_made`; only steps say which of them failed."""
         calls = [
             ToolCall(step.name, step.arguments)

@@ -359,7 +359,7 @@ def _last_text(response: Response) -> str:
 
 
 def _response_text(response: Response) -> str:
-    return _with_calls(response.output, response.calls_made)
+    return _with_calls(response.output, response.list_calls())
 
 
 def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
