@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 AGENTS := $(VENV)/.agents
+ORIGINALS := $(VENV)/originals
 RAY := $(VENV)/.ray
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -57,7 +58,7 @@ test: $(DEV)
 test-system: $(DEV)
 	$(BIN)/pytest -m 'system and not slow' $(WORKERS)
 
-test-slow: $(DEV) $(AGENTS) $(RAY)
+test-slow: $(DEV) $(AGENTS) $(ORIGINALS)/.installed $(RAY)
 	$(BIN)/pytest -m slow
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m 'hypothesis and not slow' $(WORKERS)
 
@@ -155,6 +156,16 @@ $(DOCS): $(RUNTIME)
 $(AGENTS): $(DEV)
 	@echo 'Installing the agent frameworks of the examples ...'
 	@$(PIP) install --group agents
+	@touch $@
+
+# The tools whose suites are imported, which tests compare with what the import makes of them.
+$(ORIGINALS)/.installed: $(DEV)
+	@echo 'Installing the tools that suites are imported from ...'
+	@$(PYTHON) -m venv $(ORIGINALS)
+	@$(ORIGINALS)/bin/python -m pip install --quiet --disable-pip-version-check 'inspect_ai>=0.3.285' 'pydantic-evals>=2.62'
+	@if command -v npm > /dev/null; then \
+	  npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(ORIGINALS) 'promptfoo@>=0.121'; \
+	else echo 'no npm: tests with promptfoo are skipped'; fi
 	@touch $@
 
 $(RAY): $(DEV)

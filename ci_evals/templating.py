@@ -145,6 +145,13 @@ def _join_filter(
     return str(d).join(str(_as_written(item)) for item in items)
 
 
+def _json_filter(value: Any, indent: int | None = None) -> str:
+    """Jinja2's `tojson`, without its escapes for HTML."""
+    if indent is None:
+        return json_text(value)
+    return json.dumps(value, ensure_ascii=False, indent=indent, default=_plain)
+
+
 class _Sandbox(SandboxedEnvironment):
     """A sandbox whose templates render at most `MAX_CHARACTERS`."""
 
@@ -179,6 +186,7 @@ def template_sandbox(
         keep_trailing_newline=keep_last_newline,
     )
     sandbox.filters["join"] = _join_filter
+    sandbox.filters["tojson"] = _json_filter
     return sandbox
 
 

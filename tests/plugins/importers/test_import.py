@@ -1158,7 +1158,7 @@ PATTERNS = [
     (r"\d", "3", True),
     (r"^\w+$", "é", False),
     (r"\bParis\b", "éParisé", True),
-    ("yes$", "yes\\n", False),
+    ("yes$", "yes\\n\\n", False),
     ("yes$", "oh yes", True),
     (r"a\sb", "a\\u00a0b", True),
     (r"^\d\s\S$", "1\\u00a0é", True),
@@ -1212,7 +1212,8 @@ async def test_a_number_above_zero_passes_where_code_has_no_threshold(tmp_path: 
         )
     suite, _ = await import_promptfoo(tmp_path, config)
     for case, (code, has_threshold) in zip(suite["cases"], HAS_THRESHOLD.items(), strict=True):
-        options = {"code": code, "threshold": 0.001} if has_threshold else code
+        capped = f"Math.min(1, {code})" if "/ 1" in code or "/ 2" in code else code
+        options = {"code": capped, "threshold": 0.001} if has_threshold else code
         assert case["expect"] == [{"javascript": options}]
 
 

@@ -3,7 +3,7 @@
 import keyword
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +170,26 @@ class Transforms:
             expression = f"{before}{semicolon}\nreturn {_without_return(last.strip())};"
         name = self._names.setdefault(expression, f"transform_{len(self._names) + 1}")
         return f"{self._module}.mjs:{name}"
+
+    def chain(self, codes: Sequence[Any], source: Source) -> str:
+        """Return one transform of ci-evals for some of promptfoo that are applied in this order.
+
+        None in place of a transform changes nothing.
+
+        Raises:
+            UntranslatableError: as `translate`, or there are several and not all are expressions.
+        """
+        *before, last = [code for code in codes if code]
+        if not before:
+            return self.translate(last, source)
+        for code in (*before, last):
+            if not isinstance(code, str) or re.search(
+                r"^(file://|return|const|let|var)\b|\n.", code
+            ):
+                reason = "its `transform` gets what the test's `transform` returns"
+                raise UntranslatableError(f"{reason}: write both as one function")
+        lines = [f"output = {code.strip().removesuffix(';')};" for code in before]
+        return self.translate("\n".join([*lines, f"return {last.strip()}"]), source)
 
     def _call_python(self, path: str, function: str) -> str:
         statement, expression = import_of(path, function)

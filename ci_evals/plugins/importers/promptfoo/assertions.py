@@ -120,8 +120,8 @@ class Assertions:
     ) -> None:
         self.judges: dict[str, dict[str, Any]] = {}
         self.transforms = transforms
-        self.is_transformed = False
-        """True if the test has a transform that applies before its assertions."""
+        self.test_transform: Any = None
+        """The transform of the test, which applies before those of its assertions."""
         self._draft = draft
         self._templates = templates
 
@@ -164,7 +164,8 @@ class Assertions:
         if label is not None:
             options["name"] = given[label].strip()
         if given.get("transform"):
-            options["transform"] = self.transforms.translate(given["transform"], source)
+            codes = [self.test_transform, given["transform"]]
+            options["transform"] = self.transforms.chain(codes, source)
         made: list[Any] = []
         ignored = [key for key in given if key not in _KEYS and key != label]
         made += [self._draft.ignore(entry[key]) for key in ignored]
@@ -259,7 +260,7 @@ class Assertions:
 
     def _takes_object(self, given: Mapping[str, Any], value: str, source: Source) -> bool:
         """Return True for code that expects an object where the answer is one; here it is text."""
-        if self.is_transformed or given.get("transform"):
+        if self.test_transform or given.get("transform"):
             return False
         return _takes_object(_code_of(value, source))
 
@@ -356,6 +357,8 @@ _BOOLEAN = re.compile(
     """,
     re.VERBOSE,
 )
+_ARITHMETIC = re.compile(r"\w\s*[-+*/]\s*\w")
+_LEAST = {"javascript": "Math.min", "python": "min"}
 _CHOICE = re.compile(r"\s\?\s|\bif\b")
 
 
@@ -364,7 +367,8 @@ def _with_threshold(
 ) -> tuple[str, dict[str, Any]]:
     """Return code and its threshold. Without one, any number above 0 passes in promptfoo.
 
-    In promptfoo, a score may be above 1. Here, the expression is changed to compare it itself.
+    In promptfoo, a score may be above 1. Here, the expression is changed to compare it itself, or
+    to be 1 at most.
 
     Raises:
         UntranslatableError: the code is more than an expression, and has a threshold above 1.
@@ -374,9 +378,12 @@ def _with_threshold(
     has_lines = re.search(r"[\n;]|^(?:return|const|let)\b|^file://", expression) is not None
     if "threshold" not in given and _COUNT.search(expression) and not has_lines:
         return f"({expression}) > 0", {}
-    if "threshold" not in given and _may_be_number(_code_of(code, source) or code):
-        return code, {"threshold": _ABOVE_ZERO}
+    may_be_number = _may_be_number(_code_of(code, source) or code)
     if not isinstance(threshold, int | float) or threshold <= 1:
+        if may_be_number and not has_lines and _ARITHMETIC.search(_outside(expression)):
+            code = f"{_LEAST[given['type'].removeprefix('not-')]}(1, {expression})"
+        if may_be_number and "threshold" not in given:
+            return code, {"threshold": _ABOVE_ZERO}
         return code, _threshold(given)
     if has_lines:
         raise UntranslatableError(_HIGH_THRESHOLD)
@@ -394,13 +401,19 @@ def _may_be_number(code: str) -> bool:
     return False
 
 
-def _is_boolean(expression: str) -> bool:
-    """Return True for an expression whose outermost operation is a comparison or logical."""
+def _outside(expression: str) -> str:
+    """Return an expression without its texts and what is in brackets."""
     outside = expression
     inside = ""
     while outside != inside:
         inside = outside
         outside = _INNER.sub("", inside)
+    return outside
+
+
+def _is_boolean(expression: str) -> bool:
+    """Return True for an expression whose outermost operation is a comparison or logical."""
+    outside = _outside(expression)
     if _CHOICE.search(outside):
         return re.search(r"(?i)\b(?:true|false)\b", outside) is not None
     return _BOOLEAN.search(outside) is not None

@@ -37,7 +37,7 @@ from ci_evals.plugins.importers.source import Source
 from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.prompt_functions import call_function, function_problem
-from ci_evals.templating import is_template
+from ci_evals.templating import is_template, json_text
 
 _SETTINGS: Mapping[str, str] = {
     "redteam": "attacks are not generated: write those that matter as cases",
@@ -592,7 +592,7 @@ class _Converter:
         fixed: dict[str, Any] = {}
         try:
             self.default_vars, self.matrix = self.read_vars(written)
-            fixed = self.without_templates(self.default_vars)
+            fixed = fill_vars(self.without_templates(self.default_vars))
         except (UntranslatableError, ConfigError) as error:
             what = "defaultTest.vars"
             self.vars[self.draft.lose(written["vars"], what, str(error), weakens=True)] = None
@@ -934,16 +934,18 @@ class _Converter:
         return [self.read_value(name) for name in names]
 
     def read_value(self, name: str) -> Any:
-        """Return a reference to a file, or its text if promptfoo changes more than the end."""
+        """Return a reference to a file, or its text if ci-evals would read it in another way.
+
+        Promptfoo trims the text, fills in its templates, and turns YAML into the text of JSON.
+        """
         by_file = {"file": self.source.relative(name)}
         if not self.source.locate(name).is_file():
             return by_file
+        if name.endswith((".yaml", ".yml")):
+            return json_text(self.source.read(name).written.value)
         text = self.source.read_text(name)
-        if is_template(text):
-            if name.endswith((".yaml", ".yml")):
-                return json.dumps(self.source.read(name).written.value, ensure_ascii=False)
-            return text.strip()
-        if name.endswith((".json", ".yaml", ".yml")) or text.removesuffix("\n") == text.strip():
+        is_same = text.removesuffix("\n") == text.strip() and not is_template(text)
+        if is_same and not name.endswith(".json"):
             return by_file
         return text.strip()
 
@@ -955,7 +957,7 @@ class _Converter:
             return [self.draft.lose(given, "assert", "assertions are a list", weakens=True)]
         judge = self.judge_of(written)
         transforms = [each["options"]["transform"].value for each in (written, self.default_test)]
-        self.assertions.is_transformed = any(transforms)
+        self.assertions.test_transform = transforms[0] or transforms[1]
         made: list[Any] = []
         for entry in given.items():
             made += self.source.take_comments(entry)

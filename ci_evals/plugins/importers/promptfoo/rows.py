@@ -36,8 +36,9 @@ def plain_columns(rows: Sequence[Mapping[str, str]]) -> frozenset[str] | None:
     if special or "" in columns or any(column.startswith("__") for column in columns):
         return None
     for row in rows:
-        if any(is_template(cell) or cell.startswith("file://") for cell in row.values()):
-            return None
+        for cell in row.values():
+            if is_template(cell) or cell.startswith("file://") or cell.endswith("\n"):
+                return None
     return columns
 
 

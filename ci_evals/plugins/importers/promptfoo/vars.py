@@ -55,9 +55,12 @@ def as_literal(value: Any) -> Any:
 def _insert_texts(vars_: Mapping[str, Any]) -> dict[str, Any]:
     """Replace names of vars by their values before any template is rendered.
 
-    So a var may refer to another one that is a template itself.
+    So a var may refer to another one that is a template itself. Texts lose a line feed at the end.
     """
     texts = dict(vars_)
+    for name, value in vars_.items():
+        if isinstance(value, str):
+            texts[name] = value.removesuffix("\n")
     for _ in range(_MOST_ROUNDS):
         for name, value in texts.items():
             match = None
