@@ -184,7 +184,7 @@ class Transforms:
             return self.translate(last, source)
         for code in (*before, last):
             if not isinstance(code, str) or re.search(
-                r"^(file://|return|const|let|var)\b|\n.", code
+                r"^file://|^(return|const|let|var)\b|\n.", code
             ):
                 reason = "its `transform` gets what the test's `transform` returns"
                 raise UntranslatableError(f"{reason}: write both as one function")
