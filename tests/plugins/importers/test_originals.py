@@ -240,6 +240,7 @@ VARS = {
     "map": {"k": "v"},
     "empty": "",
     "text": "it's <b> é",
+    "quoted": 'a "b"',
 }
 PROMPTS = [
     "{{ plain }}",
@@ -273,6 +274,9 @@ PROMPTS = [
     "{{ list.length }}",
     "{{ plain | trim | title }}",
     "{{ n + 1 }} {{ n - 2 }}",
+    '{"a": "{{ text }}", "b": [1, "say {{ quoted }} é"], "c": "plain"}',
+    '["{{ quoted }}"]',
+    '{"a": {{ n }}}',
 ]
 
 
@@ -332,6 +336,9 @@ CHATS = {
 - role: user
   content: '{{ q }}'
 """,
+    "text.yaml": "Say {{ q }}\n",
+    "mapping.yaml": "say: '{{ q }}'\nhow: [a, b]\n",
+    "comment.yaml": "# a chat\n- role: user\n  content: '{{ q }}'\n",
     "text.txt": "role: {{ q }}\n- not a chat\n",
     "list.txt": "- one {{ q }}\n- two\n",
 }
@@ -367,7 +374,7 @@ async def test_promptfoos_chats_are_sent_alike(tmp_path: Path, name: str) -> Non
         return
     (ours,) = results
     asked = json.loads(ours["response"]["output"])["asked"]
-    sent = messages_of(theirs["prompt"]["raw"])
+    sent = messages_of(theirs["response"]["output"])
     if isinstance(sent, list) and len(sent) == 1:
         sent = sent[0]["content"]
     assert asked == sent

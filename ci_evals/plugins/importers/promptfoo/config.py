@@ -26,7 +26,11 @@ from ci_evals.plugins.importers.promptfoo.agents import Agents, Transforms, modu
 from ci_evals.plugins.importers.promptfoo.assertions import Assertions
 from ci_evals.plugins.importers.promptfoo.providers import WEAKENING, provider_of
 from ci_evals.plugins.importers.promptfoo.rows import plain_columns, test_of_row
-from ci_evals.plugins.importers.promptfoo.templates import TemplateTranslator, quote_dumped
+from ci_evals.plugins.importers.promptfoo.templates import (
+    TemplateTranslator,
+    escape_in_json,
+    quote_dumped,
+)
 from ci_evals.plugins.importers.promptfoo.vars import (
     as_literal,
     fill_vars,
@@ -516,6 +520,11 @@ class _Converter:
                 return [{"name": label, "function": reference}]
             return [{"function": reference}]
         text = self.source.read_text(name)
+        if name.endswith((".yaml", ".yml")):
+            with suppress(
+                yaml.YAMLError
+            ):  # templates may make it YAML only when they are filled in
+                text = json_text(yaml.safe_load(text))
         if name.endswith((".yaml", ".yml", ".json")):
             return [self.prompt(text.strip(), label)]
         parts = re.split(r"^---\s*$", text, flags=re.MULTILINE)
@@ -1051,10 +1060,10 @@ def _chat(text: str) -> list[tuple[str, str]]:
     except (ValueError, yaml.YAMLError):
         raise UntranslatableError(_MADE_CHAT) from None
     if not isinstance(messages, list):
-        return [("user", text)]
+        return [("user", escape_in_json(text))]
     for message in messages:
         if not isinstance(message, dict) or message.get("role") not in _ROLES:
-            return [("user", text)]
+            return [("user", escape_in_json(text))]
     if not all(isinstance(message.get("content"), str) for message in messages):
         raise UntranslatableError("a message has parts other than text")
     return [(_ROLES[message["role"]], message["content"]) for message in messages]

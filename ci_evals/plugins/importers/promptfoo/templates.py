@@ -1,5 +1,6 @@
 """Translates Nunjucks templates to Jinja2."""
 
+import json
 import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -93,6 +94,34 @@ def quote_dumped(text: str) -> str:
     return re.sub(
         r'(?<!")\{\{\s*([\w.]+)\s*\|\s*dump\s*(?:\(\s*\))?\s*\}\}(?!")', r'"{{ \1 }}"', text
     )
+
+
+def escape_in_json(text: str) -> str:
+    """Return a prompt that is JSON as promptfoo sends it; return any other unchanged.
+
+    Promptfoo indents the JSON, and escapes what templates insert into its texts.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    templates: dict[str, str] = {}
+
+    def hide(part: Any) -> Any:
+        if isinstance(part, str) and is_template(part):
+            name = f"template {len(templates)}"
+            templates[json.dumps(name)] = f"{{% filter tojson %}}{part}{{% endfilter %}}"
+            return name
+        if isinstance(part, list):
+            return [hide(item) for item in part]
+        if isinstance(part, dict):
+            return {key: hide(item) for key, item in part.items()}
+        return part
+
+    indented = json.dumps(hide(value), ensure_ascii=False, indent=2)
+    for name, template in templates.items():
+        indented = indented.replace(name, template, 1)
+    return indented
 
 
 class _Token(NamedTuple):
