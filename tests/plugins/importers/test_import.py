@@ -1656,19 +1656,23 @@ tests:
     )
     params = {"temperature": 0, "response_format": {"type": "json_object"}}
     assert suite["providers"] == [
-        {"name": "ours", "type": "openai", "model": "gpt-4o", "params": params}
+        {"name": "ours", "type": "openai", "model": "gpt-4o", "params": params},
+        {
+            "name": "anthropic:messages:claude-sonnet-4-5 of a test",
+            "type": "anthropic",
+            "model": "claude-sonnet-4-5",
+            "params": {"response_format": {"type": "json_object"}},
+        },
     ]
+    ours = {"providers": ["ours"]}
     assert suite["cases"] == [
-        {"vars": {"q": "a"}},
-        {"vars": {"q": "b"}, "overrides": {"model": "gpt-5", "params": {"temperature": 1}}},
-        {"vars": {"q": "c"}},
-        {"vars": {"q": "d"}},
+        {"vars": {"q": "a"}, **ours},
+        {"vars": {"q": "b"}, "overrides": {"model": "gpt-5", "params": {"temperature": 1}}, **ours},
+        {"vars": {"q": "c"}, "providers": ["anthropic:messages:claude-sonnet-4-5 of a test"]},
+        {"vars": {"q": "d"}, **ours},
     ]
     start = "not imported, which weakens the suite: p.yaml:"
-    assert [line.removeprefix(start)[:18] for line in lost] == [
-        "7: tests.provider:",
-        "8: tests.prompts: ",
-    ]
+    assert [line.removeprefix(start)[:17] for line in lost] == ["8: tests.prompts:"]
 
 
 async def test_tests_and_providers_run_on_their_part_of_the_matrix(tmp_path: Path) -> None:

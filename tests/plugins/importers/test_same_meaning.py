@@ -335,3 +335,19 @@ async def test_a_provider_that_does_not_load_is_told_at_the_end_of_an_import(
     assert found
     assert "no_such_module" in rest
     assert "agent.mjs" in rest
+
+
+async def test_a_provider_of_one_test_answers_this_test_alone(tmp_path: Path) -> None:
+    agent = "def call_api(prompt, options, context):\n    return {'output': 'agent: ' + prompt}\n"
+    _, ended = await imported(
+        tmp_path,
+        f"{PROMPTFOO}defaultTest: {{assert: [{{type: contains, value: Say}}]}}\ntests:\n"
+        "  - {description: a, vars: {q: one}}\n"
+        "  - {description: b, vars: {q: two}, provider: 'file://agent.py'}\n"
+        "  - description: c\n    vars: {q: three}\n"
+        "    provider: {id: 'file://agent.py', config: {n: 1}}\n",
+        {"agent.py": agent},
+    )
+    assert "not imported" not in ended.err
+    expected = ["Say one", "agent: Say two", "agent: Say three"]
+    assert await run(tmp_path) == [(answer, "passed") for answer in expected]

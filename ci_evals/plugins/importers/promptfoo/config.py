@@ -207,6 +207,8 @@ class _Converter:
         self.assertions = Assertions(self.draft, self.templates, transforms)
         self.judge: Node | None = None
         self.entries: dict[str, list[_Entry]] = {"providers": [], "prompts": []}
+        self.own_providers: dict[str, Node] = {}
+        """The providers of single tests, which the config does not list."""
         self.sections: dict[str, dict[Any, Any]] = {}
         """The keys of the suite, each with its comments."""
         self.matrix: dict[str, list[Any]] = {}
@@ -243,6 +245,8 @@ class _Converter:
             self.section("prompts")["prompts"] = [self.templates.text("{{ prompt }}")]
         if "cases" not in self.sections:
             self.add_case_of_the_prompt()
+        listed = len(self.entries["providers"])
+        self.add_own_providers()
         if self.prompt_config:
             self.add_prompt_config()
         self.add_judges()
@@ -252,6 +256,8 @@ class _Converter:
             _tell_apart(self.draft.suite.get(key, ()))
         for key in ("providers", "cases"):
             self.make_choices(self.draft.suite.get(key, ()))
+        if len(self.entries["providers"]) > listed:
+            self.keep_to_providers(listed)
         self.draft.suite |= dict.fromkeys(self.source.take_other_comments())
         if text := self.agents.text:
             self.draft.files[f"{self.agents.module}.py"] = text
@@ -385,6 +391,31 @@ class _Converter:
                 if not names:
                     written, what, reason = choice.written, choice.what, choice.reason
                     part[self.draft.lose(written, what, reason, weakens=True)] = None
+
+    def add_own_providers(self) -> None:
+        """Add the providers of single tests, unless a file has cases, which cannot avoid them."""
+        cases = self.section("cases").get("cases", ())
+        if any(isinstance(case, dict) and "file" in case for case in cases):
+            return
+        for reference, written in self.own_providers.items():
+            try:
+                entries = self.read_provider(written)
+            except (UntranslatableError, ConfigError):
+                continue  # the choice of the test is listed as lost
+            for made, names in entries:
+                name = f"{min(names)} of a test".replace(",", ";")
+                provider = {"name": name, **made}
+                self.section("providers").setdefault("providers", []).append(provider)
+                self.entries["providers"].append(_Entry(provider, names | {reference}))
+
+    def keep_to_providers(self, count: int) -> None:
+        """Let cases without a choice run on the first providers alone."""
+        names = []
+        for number, entry in enumerate(self.entries["providers"][:count], 1):
+            names.append(_name_of("providers", entry, number))
+        for case in self.draft.suite["cases"]:
+            if isinstance(case, dict):
+                case.setdefault("providers", names)
 
     def choose(self, key: str, written: Node) -> list[str]:
         """Return our names of the providers or prompts that promptfoo's references choose."""
@@ -839,6 +870,8 @@ class _Converter:
                 )
                 if overrides:
                     return {"overrides": overrides}
+        if not is_listed:
+            self.own_providers.setdefault(reference, written)
         return {"providers": _Choice("tests.provider", written, _CHOICES["provider"])}
 
     def can_transform_alone(self, expect: list[Any]) -> bool:
