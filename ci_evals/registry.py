@@ -486,6 +486,11 @@ FORMATS: Registry[Any] = Registry(
             "junit.xml: a test case for each case and variant.",
             file="junit.xml",
         ),
+        "junit_flaky": Entry(
+            "ci_evals.reports.junit:JUNIT_FLAKY",
+            "junit.xml that marks cases that passed with some failed runs as flaky.",
+            file="junit.xml",
+        ),
         "markdown": Entry(
             "ci_evals.reports.markdown:MARKDOWN",
             "summary.md: the verdict and what failed.",

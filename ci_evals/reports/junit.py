@@ -3,8 +3,9 @@
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal
-from xml.etree.ElementTree import Comment, Element, indent, tostring
+from xml.etree.ElementTree import Comment, Element, SubElement, indent, tostring
 
 from junit_xml import TestCase, TestSuite
 
@@ -23,7 +24,7 @@ NAME_CHARACTERS = 500
 ANSWER_CHARACTERS = 1000
 
 
-def render(summary: Summary) -> Iterator[bytes]:
+def render(summary: Summary, *, marks_flaky: bool = False) -> Iterator[bytes]:
     """Yield junit.xml.
 
     A cell is a `<failure>` if it failed, or if it regressed and this makes the gate red. It is an
@@ -31,6 +32,11 @@ def render(summary: Summary) -> Iterator[bytes]:
     its code were graded. Any other cell passes; its system-out reports failed runs and the
     comparison. Facts about all cells are properties of each test suite: what ended the run early,
     which results are recorded or from an earlier invocation, the mean of each metric.
+
+    Args:
+        summary: the run.
+        marks_flaky: give a cell that passes a `<flakyFailure>` for each of its failed runs, as
+            Maven's Surefire does and readers of its files expect.
     """
     report = summary.report
     suite_name = report.suite.name
@@ -41,6 +47,7 @@ def render(summary: Summary) -> Iterator[bytes]:
     root = Element("testsuites", name=_attribute(suite_name))
     for figures, name in zip(variants, names, strict=True):
         cases = []
+        cells = []
         time_s = 0.0
         for cell in cell_views(summary):
             if cell.variant != figures.variant:
@@ -56,6 +63,7 @@ def render(summary: Summary) -> Iterator[bytes]:
             )
             _add_outcome(case, summary, cell)
             cases.append(case)
+            cells.append(cell)
             time_s += cell_s
         metrics = []
         for metric in figures.metrics:
@@ -63,6 +71,9 @@ def render(summary: Summary) -> Iterator[bytes]:
             metrics.append((f"metric {metric.name}", mean))
         properties = run_notes | _properties(metrics)
         suite = TestSuite(name, cases, properties=properties).build_xml_doc()
+        if marks_flaky:
+            for element, cell in zip(suite.iter("testcase"), cells, strict=True):
+                _mark_flaky(element, cell)
         suite.set("time", f"{time_s:.3f}")  # the library would write 1e-07, which no reader expects
         root.append(suite)
     for count in ("tests", "failures", "errors", "skipped"):
@@ -130,6 +141,17 @@ def _add_outcome(case: TestCase, summary: Summary, cell: CellView) -> None:
         case.stdout = "\n".join(lines)
 
 
+def _mark_flaky(element: Element, cell: CellView) -> None:
+    """Add the failed runs of a cell that passes; readers then call it flaky."""
+    if {"failure", "error", "skipped"}.intersection(child.tag for child in element):
+        return
+    for at, run in enumerate(cell.results("failed", most=MAX_RUNS_SHOWN)):
+        message = _attribute("; ".join(reason.text for reason in reasons_of(run)))
+        flaky = Element("flakyFailure", message=message, type="failure")
+        SubElement(flaky, "stackTrace").text = _body([run])
+        element.insert(at, flaky)
+
+
 def _comparison_text(summary: Summary, cell: CellView) -> str:
     """Return the comparison's result for a cell that changed; empty for any other cell."""
     comparison, found = summary.compared, cell.found
@@ -189,4 +211,6 @@ def _attribute(text: str) -> str:
     return one_line(text, NAME_CHARACTERS)
 
 
-JUNIT = Format("junit.xml", render, rb".{,100}<testsuites [^>]*>\s*<!-- ci-evals -->")
+_BEGINNING = rb".{,100}<testsuites [^>]*>\s*<!-- ci-evals -->"
+JUNIT = Format("junit.xml", render, _BEGINNING)
+JUNIT_FLAKY = Format("junit.xml", partial(render, marks_flaky=True), _BEGINNING)
