@@ -182,7 +182,10 @@ def _check(workers: Workers, request: Mapping[str, Any]) -> Any:
     try:
         return workers.check(request)
     except (JavaScriptError, WorkerEndedError) as error:
-        raise _config_error(one_line(str(error), 500)) from error
+        text = one_line(str(error), 500)
+        if isinstance(error, JavaScriptError) and error.denied:
+            text = f"{text}: the sandbox stopped it, which `sandbox: false` of a grader lifts"
+        raise _config_error(text) from error
     except WorkerTimeoutError as error:
         raise _config_error(f"Node.js did not answer within {START_S:g} s") from error
 
@@ -284,6 +287,23 @@ def syntax_problem(code: str) -> str | None:
     except ConfigError:
         return None  # reported when the code is run
     return node.syntax_problem(code)
+
+
+def sandboxed_file_problem(reference: str, folder: Path) -> str | None:
+    """Return why a file cannot be loaded in the sandbox; None if it can or Node.js is missing."""
+    problem = file_problem(reference, folder)
+    node = _current.get()
+    if problem is not None or node is None:
+        return problem
+    try:
+        find_node().sandbox_flags(folder)
+    except ConfigError:
+        return None  # reported when the code is run
+    try:
+        node.check_grader(sandbox=True, **(split_file(reference) or {}))
+    except ConfigError as error:
+        return f"{reference} does not load: {error.problems[0].message}"
+    return None
 
 
 def current_node() -> NodeProcesses:

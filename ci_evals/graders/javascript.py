@@ -21,6 +21,7 @@ from ci_evals.javascript import (
     JavaScriptError,
     current_node,
     file_problem,
+    sandboxed_file_problem,
     split_file,
     syntax_problem,
 )
@@ -80,6 +81,8 @@ class JavaScriptGrader(GraderOptions):
 
     def missing(self, folder: Path) -> str | None:
         if self.file is not None:
+            if self.sandbox:
+                return sandboxed_file_problem(self.file, folder)
             return file_problem(self.file, folder)
         code = self.code or ""
         problem = syntax_problem(code)

@@ -11,13 +11,13 @@ from jinja2 import Environment, TemplateSyntaxError
 from jinja2.meta import find_undeclared_variables
 from jinja2.runtime import Undefined
 
-from ci_evals.errors import ConfigError, GradingError, Problem
+from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import EmptyTransformError
 from ci_evals.graders.functions import prepare_target
 from ci_evals.graders.inline import context_of
 from ci_evals.graders.json_text import read_json, strip_fence
-from ci_evals.javascript import current_node, file_problem, split_file
+from ci_evals.javascript import current_node, sandboxed_file_problem, split_file
 from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.request import Answer
 from ci_evals.templating import describe_error, describe_undefined, is_template, template_sandbox
@@ -37,7 +37,7 @@ def transform_problem(source: str, folder: Path) -> str | None:
             return None
         return problems[0]
     if split_file(source) is not None:
-        return file_problem(source, folder)
+        return sandboxed_file_problem(source, folder)
     if target_parts(source) is not None:
         return missing_target(source, folder)
     if is_template(source):
@@ -63,11 +63,7 @@ def prepare_transform(source: str) -> None:
     """
     file = split_file(source)
     if file is not None:
-        try:
-            current_node().check_grader(sandbox=True, **file)
-        except ConfigError as error:
-            text = f"transform {quote(source)}: {error.problems[0].message}"
-            raise ConfigError([Problem("", None, "", text)]) from error
+        current_node().check_grader(sandbox=True, **file)
     elif target_parts(source) is not None:
         prepare_target(source)
 

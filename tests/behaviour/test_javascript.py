@@ -385,7 +385,7 @@ async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
     write_suite(tmp_path, [{"id": "a", "input": "x", "expect": expect}])
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 2
-    assert "expect[0].any_of[0].javascript: SyntaxError: " in ended.err
+    assert "expect[0].any_of[0].javascript: broken.mjs does not load: SyntaxError: " in ended.err
     assert (
         "empty.mjs does not export a function, by `module.exports` or `export default`" in ended.err
     )
@@ -464,3 +464,21 @@ def processes_in(folder: Path, word: str) -> list[psutil.Process]:
         for each in found
         if each.info["cwd"] == str(folder) and word in " ".join(each.info["cmdline"] or ())
     ]
+
+
+async def test_validate_loads_files_in_the_sandbox(tmp_path: Path) -> None:
+    """A file that reads above the suite, and a transform that is not JavaScript, end no run."""
+    folder = tmp_path / "suite"
+    (tmp_path / "least.mjs").write_text("export const least = 1;\n")
+    transform = {"value": "hi", "transform": "change.mjs:shout"}
+    expect = [{"javascript": {"file": "check.mjs"}}, {"equals": transform}]
+    write_suite(folder, [{"id": "a", "input": "hi", "expect": expect}])
+    (folder / "check.mjs").write_text(
+        "import { least } from '../least.mjs';\nexport default (output) => output.length > least;\n"
+    )
+    (folder / "change.mjs").write_text("export const shout = (text) => { return return text; };\n")
+    ended = await ci_evals(folder, "validate")
+    assert ended.code == 2
+    assert "expect[0].javascript: check.mjs does not load: " in ended.err
+    assert "`sandbox: false` of a grader lifts" in ended.err
+    assert "equals.transform: change.mjs:shout does not load: SyntaxError: " in ended.err
