@@ -308,7 +308,11 @@ class Response:
         return self.list_calls()
 
     def list_calls(self, *, include_failed: bool = True) -> tuple[ToolCall, ...]:
-        """Return the tool calls, as `calls_made`; only steps say which of them failed."""
+        """Return the tool calls, as `calls_made`.
+
+        Args:
+            include_failed: also those whose step has an error; a call without a step has none.
+        """
         calls = [
             ToolCall(step.name, step.arguments)
             for step in self.steps or ()
@@ -318,7 +322,7 @@ class Response:
             for turn in self.turns:
                 calls += turn.response.list_calls(include_failed=include_failed)
         if self.steps and not include_failed:
-            return tuple(calls)
+            return tuple(calls)  # `tool_calls` may be the failed ones
         return tuple(calls) or self.tool_calls
 
 

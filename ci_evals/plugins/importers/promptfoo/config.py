@@ -552,9 +552,8 @@ class _Converter:
             return [{"function": reference}]
         text = self.source.read_text(name)
         if name.endswith((".yaml", ".yml")):
-            with suppress(
-                yaml.YAMLError
-            ):  # templates may make it YAML only when they are filled in
+            # Templates may make it YAML only when they are filled in.
+            with suppress(yaml.YAMLError):
                 text = json_text(yaml.safe_load(text))
         if name.endswith((".yaml", ".yml", ".json")):
             return [self.prompt(text.strip(), label)]
