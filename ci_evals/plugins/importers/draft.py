@@ -12,6 +12,7 @@ from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines
 
 NO_COUNTERPART = "ci-evals has no counterpart"
+_ABOVE = "../"
 _KEY_NAME = r"(?i)(api[-_]?key|token|secret|password|authorization)$"
 
 
@@ -73,6 +74,7 @@ class SuiteDraft:
         lost: the parts that could not be translated.
         files: further files of the suite, by name, with their text.
         targets: the functions that code in the suite imports, as `module:function`.
+        modules: the Python files that the suite imports, relative to it, by their modules.
     """
 
     origin: str
@@ -80,6 +82,31 @@ class SuiteDraft:
     lost: list[LostPart] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     targets: list[str] = field(default_factory=list)
+    modules: dict[str, str] = field(default_factory=dict)
+
+    def module_of(self, path: str) -> str:
+        """Return the module of a Python file; one above the suite is imported from its own folder.
+
+        Args:
+            path: the file, relative to the suite's folder.
+
+        Raises:
+            UntranslatableError: another file has the same module.
+        """
+        module = path.removesuffix(".py")
+        if path.startswith(_ABOVE):
+            module = module.rpartition("/")[-1]
+        module = module.replace("/", ".")
+        other = self.modules.setdefault(module, path)
+        if other != path:
+            raise UntranslatableError(f"{other} has the same name as {path}: rename one of them")
+        return module
+
+    @property
+    def code_folders(self) -> list[str]:
+        """The folders above the suite's to import from, relative to it."""
+        paths = [path for path in self.modules.values() if path.startswith(_ABOVE)]
+        return list(dict.fromkeys(path.rpartition("/")[0] for path in paths))
 
     def move_cases(self, name: str) -> None:
         """Move the cases into a file of JSON Lines, which has no place for comments."""

@@ -135,6 +135,9 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
     assert weakening == [True] * 18 + [False] * 10
     assert "without 18 of these, a wrong answer could pass" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
+    (tmp_path / "agent.py").write_text(
+        "def call_api(prompt, options, context):\n    return prompt\n"
+    )
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
     assert "run it with `ci-evals run out/evals.yaml`" in written.err

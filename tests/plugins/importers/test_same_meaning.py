@@ -351,3 +351,42 @@ async def test_a_provider_of_one_test_answers_this_test_alone(tmp_path: Path) ->
     assert "not imported" not in ended.err
     expected = ["Say one", "agent: Say two", "agent: Say three"]
     assert await run(tmp_path) == [(answer, "passed") for answer in expected]
+
+
+ABOVE = {
+    "../lib/prompts.py": (
+        "from signs import mark\n"
+        "def make(context):\n    return 'Say ' + context['vars']['q'] + mark\n"
+    ),
+    "../lib/signs.py": "mark = '!'\n",
+    "../agent.py": "def call_api(prompt, options, context):\n    return {'output': prompt}\n",
+    "../lib/checks.py": (
+        "from pathlib import Path\n"
+        "least = int((Path(__file__).parent / 'least.txt').read_text())\n"
+        "def get_assert(output, context):\n    return len(output) > least\n"
+    ),
+    "../lib/least.txt": "3",
+}
+
+
+async def test_python_files_above_the_suite_are_called(tmp_path: Path) -> None:
+    """Each with the other files of its own folder, as in promptfoo."""
+    suite, ended = await imported(
+        tmp_path / "evals",
+        "prompts: ['file://../lib/prompts.py:make']\nproviders: ['file://../agent.py']\n"
+        "tests: [{vars: {q: hi}, assert: [{type: python, value: 'file://../lib/checks.py'}]}]\n",
+        ABOVE,
+    )
+    assert "not imported" not in ended.err
+    assert suite["settings"] == {"pythonpath": ["../lib", ".."]}
+    assert await run(tmp_path / "evals") == [("Say hi!", "passed")]
+
+
+async def test_two_python_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    _, ended = await imported(
+        tmp_path / "evals",
+        PROMPTFOO + "tests: [{vars: {q: hi}, assert: [{type: python, value: 'file://checks.py'},"
+        " {type: python, value: 'file://../lib/checks.py'}]}]\n",
+        {**ABOVE, "checks.py": "def get_assert(output, context):\n    return True\n"},
+    )
+    assert "checks.py has the same name as ../lib/checks.py: rename one of them" in ended.err

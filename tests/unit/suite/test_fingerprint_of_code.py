@@ -194,7 +194,10 @@ def test_the_body_of_a_transform_is_part_of_it(
         {
             "views.py": "import words\ndef last(output):\n    return output\n",
             "words.py": "",
-            "view.mjs": "import {word} from './words.mjs'\nexport default (output) => output",
+            "view.mjs": (
+                "import {word} from './words.mjs'\n"
+                "export const last = (output) => output\nexport default last"
+            ),
             "words.mjs": "export const word = 'Paris'",
         },
     )
@@ -240,7 +243,8 @@ def test_javascript_and_what_it_imports_is_part_of_it(
             "evals/node_modules/words/index.js": "",
         },
     )
-    expect = {"javascript": {"file": "checks.mjs"}}
+    # What is read in the sandbox is loaded, too, and these files only look like code.
+    expect = {"javascript": {"file": "checks.mjs", "sandbox": False}}
     before = judgement(tmp_path / "evals", expect)
     write_files(tmp_path, {"evals/node_modules/words/index.js": "1", "evals/other.js": "1"})
     assert judgement(tmp_path / "evals", expect) == before

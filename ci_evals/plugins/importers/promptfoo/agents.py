@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ci_evals.plugins.importers.draft import UntranslatableError
+from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError
 from ci_evals.plugins.importers.source import Source
 
 
@@ -113,10 +113,12 @@ class Transforms:
 
     Args:
         module: the name of these files.
+        draft: the suite.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, draft: SuiteDraft) -> None:
         self._module = module
+        self._draft = draft
         self._names: dict[str, str] = {}
         self._imports: set[str] = set()
         self._functions: dict[str, str] = {}
@@ -192,7 +194,7 @@ class Transforms:
         return self.translate("\n".join([*lines, f"return {last.strip()}"]), source)
 
     def _call_python(self, path: str, function: str) -> str:
-        statement, expression = import_of(path, function)
+        statement, expression = import_of(self._draft.module_of(path), function)
         self._imports.add(statement)
         name = self._functions.setdefault(expression, f"transform_{len(self._functions) + 1}")
         return f"{self._module}:{name}"
@@ -202,20 +204,18 @@ def _without_return(statement: str) -> str:
     return re.sub(r"^return\b\s*", "", statement)
 
 
-def import_of(path: str, function: str) -> tuple[str, str]:
-    """Return the statement that imports a Python file, and the expression of a function in it.
+def import_of(module: str, function: str) -> tuple[str, str]:
+    """Return the statement that imports a module, and the expression of a function in it.
 
     Args:
-        path: the file, from the suite's folder.
+        module: its name, made of a path.
         function: its name; a method's name has a dot.
 
     Raises:
-        UntranslatableError: the file can't be imported from there.
+        UntranslatableError: a part of the path has a dot.
     """
-    parts = path.removesuffix(".py").split("/")
-    module = ".".join(parts)
-    is_below = all(part and "." not in part for part in parts)
-    if not is_below or not all(name.isidentifier() for name in function.split(".")):
+    parts = module.split(".")
+    if not all(parts) or not all(name.isidentifier() for name in function.split(".")):
         raise UntranslatableError("its file cannot be imported from the suite's folder")
     if all(part.isidentifier() and not keyword.iskeyword(part) for part in parts):
         return f"import {module}", f"{module}.{function}"
@@ -234,10 +234,12 @@ class Agents:
 
     Args:
         module: its name.
+        draft: the suite.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, draft: SuiteDraft) -> None:
         self.module = module
+        self._draft = draft
         self._imports: set[str] = set()
         self._parts: dict[str, str] = {}
 
@@ -249,12 +251,12 @@ class Agents:
         return "".join([start, *self._parts.values()])
 
     def call_function(self, path: str, function: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a provider that calls a function of a Python file in the suite's folder.
+        """Return a provider that calls a function of a Python file.
 
         Raises:
             UntranslatableError: the file can't be imported from there.
         """
-        statement, expression = import_of(path, function)
+        statement, expression = import_of(self._draft.module_of(path), function)
         self._imports.add(statement)
         name = self._name(f"{path.removesuffix('.py')} {function}")
         self._parts[name] = _FUNCTION.format(

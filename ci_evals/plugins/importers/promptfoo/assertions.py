@@ -249,8 +249,8 @@ class Assertions:
         if not value.startswith("file://"):
             return {"target": start + self._templates.text(value), **options}
         path, _, name = value.removeprefix("file://").partition(":")
-        statement, function = import_of(source.relative(path), name or "get_assert")
-        module = source.relative(path).removesuffix(".py").replace("/", ".")
+        module = self._draft.module_of(source.relative(path))
+        statement, function = import_of(module, name or "get_assert")
         self._draft.targets.append(f"{module}:{name or 'get_assert'}")
         context = "context"
         if config := given.get("config"):

@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
@@ -42,6 +42,7 @@ from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.prompt_functions import call_function, function_problem
 from ci_evals.templating import is_template, json_text
+from ci_evals.user_code.folders import code_in, find_code_folders
 
 _SETTINGS: Mapping[str, str] = {
     "redteam": "attacks are not generated: write those that matter as cases",
@@ -90,6 +91,7 @@ _ONLY_FILES = "only CSV, YAML, JSON, JSONL, Python and JavaScript files are supp
 _ORDER = (
     "name",
     "description",
+    "settings",
     "runs",
     "max_concurrency",
     "timeout_s",
@@ -202,8 +204,8 @@ class _Converter:
         self.default_test = self.find_default_test()
         self.draft = SuiteDraft("promptfoo")
         self.templates = TemplateTranslator()
-        self.agents = Agents(module_for(source.path, "agents"))
-        transforms = Transforms(module_for(source.path, "transforms"))
+        self.agents = Agents(module_for(source.path, "agents"), self.draft)
+        transforms = Transforms(module_for(source.path, "transforms"), self.draft)
         self.assertions = Assertions(self.draft, self.templates, transforms)
         self.judge: Node | None = None
         self.entries: dict[str, list[_Entry]] = {"providers": [], "prompts": []}
@@ -251,6 +253,8 @@ class _Converter:
             self.add_prompt_config()
         self.add_judges()
         self.add_vars()
+        if self.draft.code_folders:
+            self.section("settings")["settings"] = {"pythonpath": self.draft.code_folders}
         self.put_in_order()
         for key in ("providers", "prompts"):
             _tell_apart(self.draft.suite.get(key, ()))
@@ -585,13 +589,16 @@ class _Converter:
             function = function or default or ""
             if not function:
                 raise UntranslatableError(_PROGRAM)
-            if path.startswith(".."):
-                raise UntranslatableError(f"{path} is not below the suite's folder")
-            module = path.removesuffix(".py").replace("/", ".")
-            reference = f"{module}:{function}"
-        if function_problem(reference, self.source.folder) is not None:
+            reference = f"{self.draft.module_of(path)}:{function}"
+        with self.code_in_reach():
+            problem = function_problem(reference, self.source.folder)
+        if problem is not None:
             raise UntranslatableError(f"there is no {reference} to call in the suite's folder")
         return reference
+
+    def code_in_reach(self) -> AbstractContextManager[None]:
+        """Within the context, Python files above the suite can be imported, too."""
+        return code_in(find_code_folders(self.source.folder, self.draft.code_folders))
 
     def prompt(self, text: str, label: str | None) -> Any:
         messages = []
@@ -730,7 +737,8 @@ class _Converter:
         if config:
             arguments = [config]
         try:
-            (tests,) = call_function(function, [arguments], self.source.folder)
+            with self.code_in_reach():
+                (tests,) = call_function(function, [arguments], self.source.folder)
         except ConfigError as error:
             raise UntranslatableError(error.problems[0].message) from error
         if not isinstance(tests, list):
