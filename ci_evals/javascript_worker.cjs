@@ -3,7 +3,7 @@
 // The suite's code has a thread of its own, so that the process ends with its parent whatever that code does.
 "use strict";
 
-const { Module, createRequire } = require("node:module");
+const { Module, createRequire, registerHooks } = require("node:module");
 const { join, relative, resolve } = require("node:path");
 const { createInterface } = require("node:readline");
 const { pathToFileURL } = require("node:url");
@@ -194,10 +194,37 @@ function returnLast(code) {
 
 // Files.
 
-async function load({ file, name }, { data = false } = {}) {
-  if (/\.[cm]?ts$/.test(file) && !process.features.typescript) {
+// In TypeScript, `./limits` and `./limits.js` mean limits.ts or limits/index.ts, which Node.js itself does not look for.
+function resolveInTypeScript(specifier, context, next) {
+  const isRelative = specifier.startsWith("./") || specifier.startsWith("../");
+  const isOfTypeScript = context.parentURL !== undefined && context.parentURL.endsWith(".ts");
+  try {
+    return next(specifier, context);
+  } catch (error) {
+    if (!isRelative || !isOfTypeScript) throw error;
+    const name = specifier.replace(/\.js$/, "");
+    for (const other of [`${name}.ts`, `${name}/index.ts`]) {
+      try {
+        return next(other, context);
+      } catch {
+        continue;
+      }
+    }
+    throw error;
+  }
+}
+let isPrepared = false;
+
+function prepareForTypeScript() {
+  if (!process.features.typescript) {
     throw new TypeError(`TypeScript needs Node.js 22.10 or newer, and this is ${process.version}`);
   }
+  if (registerHooks && !isPrepared) registerHooks({ resolve: resolveInTypeScript }); // Node.js 22.15
+  isPrepared = true;
+}
+
+async function load({ file, name }, { data = false } = {}) {
+  if (/\.[cm]?ts$/.test(file)) prepareForTypeScript();
   const module = await import(pathToFileURL(resolve(file)).href);
   const main = module.default === undefined ? module : module.default;
   const found = name ? module[name] || (main && main[name]) : main && main.default ? main.default : main;

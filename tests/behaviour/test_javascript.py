@@ -67,8 +67,9 @@ async def test_the_last_expression_of_lines_counts(tmp_path: Path) -> None:
     assert dict(zip(LAST_EXPRESSIONS, passed, strict=True)) == LAST_EXPRESSIONS, found
 
 
-def node_version() -> str:
-    return subprocess.check_output(["node", "--version"], text=True).strip()
+def node_version() -> tuple[int, ...]:
+    version = subprocess.check_output(["node", "--version"], text=True)
+    return tuple(map(int, version.strip().removeprefix("v").split(".")[:2]))
 
 
 async def test_typescript_needs_a_node_that_reads_it(tmp_path: Path) -> None:
@@ -78,12 +79,28 @@ async def test_typescript_needs_a_node_that_reads_it(tmp_path: Path) -> None:
     case = judge({"file": "check.ts"}, "hi")
     write_suite(tmp_path, [case])
     ended = await ci_evals(tmp_path, "run")
-    version = node_version()
-    if tuple(map(int, version.removeprefix("v").split(".")[:2])) >= (22, 10):
+    if node_version() >= (22, 10):
         assert ended.code == 0, ended.err
     else:
         assert ended.code == 2
-        assert f"TypeScript needs Node.js 22.10 or newer, and this is {version}" in ended.err
+        assert "TypeScript needs Node.js 22.10 or newer, and this is v" in ended.err
+
+
+@pytest.mark.skipif(node_version() < (22, 15), reason="this Node.js has no hooks for imports")
+async def test_typescript_finds_its_own_files(tmp_path: Path) -> None:
+    """Without an extension or with that of their compiled form, as its compilers do."""
+    for name, value in {"least.ts": 1, "most.ts": 5, "signs/index.ts": 3}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"export const limit: number = {value};\n", "utf-8")
+    (tmp_path / "check.ts").write_text(
+        "import { limit as least } from './least';\n"
+        "import { limit as most } from './most.js';\n"
+        "import { limit as other } from './signs';\n"
+        "export default (output: string) => output.length > least && other < most;\n",
+        "utf-8",
+    )
+    (found,) = await judged(tmp_path, judge({"file": "check.ts"}, "hi"))
+    assert found["status"] == "passed", found
 
 
 async def test_files_are_modules_of_either_kind(tmp_path: Path) -> None:
