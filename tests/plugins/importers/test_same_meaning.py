@@ -390,3 +390,43 @@ async def test_two_python_files_of_the_same_name_are_told_apart(tmp_path: Path) 
         {**ABOVE, "checks.py": "def get_assert(output, context):\n    return True\n"},
     )
     assert "checks.py has the same name as ../lib/checks.py: rename one of them" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("json.choices[0].message?.content", "$.choices[0].message.content"),
+        ("(json, text, context) => { return json.a; }", "$.a"),
+        ("// { answer: … }\njson.data\n", "$.data"),
+        ("{\n  output: json.a['b c'],\n}\n", "$.a['b c']"),
+        ("(json) => ({ output: json.a })", "$.a"),
+        ("return { output: json.a };", "$.a"),
+        ("return text;", None),
+    ],
+)
+async def test_code_that_only_reads_the_answer_of_a_service_becomes_its_path(
+    code: str, output: str | None, tmp_path: Path
+) -> None:
+    provider = {"id": "https://shop.example", "config": {"body": {"q": "{{prompt}}"}}}
+    provider["config"]["transformResponse"] = code  # type: ignore[index]
+    config = {"prompts": ["{{ q }}"], "providers": [provider], "tests": [{"vars": {"q": "hi"}}]}
+    suite, ended = await imported(tmp_path, json.dumps(config))
+    assert "not imported" not in ended.err
+    assert suite["providers"][0].get("output") == output
+
+
+async def test_code_that_makes_the_answer_of_a_service_is_listed(tmp_path: Path) -> None:
+    """Also what an object has next to its `output`."""
+    services = ""
+    for code in (
+        "json.items.map(i => i.text).join()",
+        "(json) => { if (json.error) return json.error; return json.a; }",
+        "{ output: json.a, tokenUsage: { total: json.n } }",
+    ):
+        settings = json.dumps({"body": {"q": "{{prompt}}"}, "transformResponse": code})
+        services += f"  - {{id: 'https://shop.example', config: {settings}}}\n"
+    _, ended = await imported(
+        tmp_path, f"prompts: ['{{{{ q }}}}']\nproviders:\n{services}tests: [{{vars: {{q: hi}}}}]\n"
+    )
+    assert ended.err.count("write the JSONPath of the answer under `output`") == 2
+    assert "config.transformResponse: only its `output` is read" in ended.err

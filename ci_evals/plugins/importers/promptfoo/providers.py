@@ -11,6 +11,7 @@ from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
 
 from ci_evals.errors import ConfigError
+from ci_evals.format import one_line
 from ci_evals.plugins.importers.draft import NO_COUNTERPART, UntranslatableError, is_key
 from ci_evals.plugins.importers.promptfoo.agents import Agents
 from ci_evals.plugins.importers.promptfoo.templates import quote_dumped
@@ -580,7 +581,7 @@ def _service(url: str, config: Mapping[str, Any], made: ProviderDraft) -> dict[s
         options["body"] = _map_texts(body, _request_template)
     for key in _TRANSFORMS:
         if config.get(key):
-            options |= _output(str(config[key]).strip())
+            options |= _output(str(config[key]), made)
             break
     return options
 
@@ -594,14 +595,27 @@ def _body(body: Any) -> Any:
         raise UntranslatableError("its `body` is not JSON, the only supported format") from None
 
 
-def _output(transform: str) -> dict[str, str]:
-    """Return the JSONPath of the answer for a JavaScript expression that only reads members."""
-    code = re.sub(r"^\(?\s*json\s*(,\s*\w+\s*)*\)?\s*=>\s*", "", transform)
+_MEMBER = r"json(?:\??\.\w+|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])+"
+_ONLY_OUTPUT = "only its `output` is read: write JSONPaths of the rest, as `usage` or `metadata`"
+
+
+def _output(transform: str, made: ProviderDraft) -> dict[str, str]:
+    """Return the JSONPath of the answer for JavaScript that only reads members."""
+    code = re.sub(r"(?m)^\s*//.*$", "", transform).strip()
+    code = re.sub(r"^\(?\s*json\s*(,\s*\w+\s*)*\)?\s*=>\s*", "", code)
+    if block := re.fullmatch(r"\{\s*(return\b.*)\}", code, re.DOTALL):
+        code = block[1].strip()
+    code = re.sub(r"^return\b", "", code.removesuffix(";")).strip()
+    if literal := re.fullmatch(r"\(?\s*\{\s*output:(.*)\}\s*\)?", code, re.DOTALL):
+        output, _, others = literal[1].partition(",")
+        code = output.strip()
+        if others.strip():
+            made.lost.append(("config.transformResponse", _ONLY_OUTPUT))
     if code in ("text", "json"):
         return {}
-    if not re.fullmatch(r"json(\??\.\w+|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])+", code):
+    if not re.fullmatch(_MEMBER, code):
         remedy = "write the JSONPath of the answer under `output`"
-        raise UntranslatableError(f"`transformResponse: {transform[:80]}`: {remedy}")
+        raise UntranslatableError(f"`transformResponse: {one_line(transform, 80)}`: {remedy}")
     return {"output": "$" + code.removeprefix("json").replace("?.[", "[").replace("?.", ".")}
 
 
