@@ -241,6 +241,7 @@ class Invocation:
             confirm_runs=suite.confirm_runs,
             provider_kinds=suite.provider_kinds,
             fail_on=self.fail_on,
+            without_skills=suite.without_skills,
         )
 
 

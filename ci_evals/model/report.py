@@ -71,6 +71,7 @@ class SuiteInfo:
     CI system reports them. `confirm_runs` are the further runs of a suspect, and `provider_kinds`
     the `type` of each provider and stage. `fail_on` is the verdict on which the job fails, if the
     command line or the environment says so. All three are unknown in older reports.
+    `without_skills` are the providers that leave out the skills of another one, with its name.
     """
 
     name: str
@@ -94,6 +95,7 @@ class SuiteInfo:
     confirm_runs: ConfirmRuns | None = None
     provider_kinds: Mapping[str, str] = field(default_factory=dict)
     fail_on: Literal["fail", "borderline", "never"] | None = None
+    without_skills: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def asks_stand_in(self) -> bool:

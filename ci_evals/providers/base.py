@@ -344,6 +344,11 @@ class ProviderOptions(Options):
         """True if a case may also have only an input, where the provider works on task folders."""
         return False
 
+    @property
+    def with_skills(self) -> "ProviderOptions | None":
+        """The same provider with the skills that it leaves out; None if it leaves out none."""
+        return None
+
     name: str | None = None
     max_concurrency: Concurrency | None = None
     timeout_s: Seconds | None = None

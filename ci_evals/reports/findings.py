@@ -735,8 +735,12 @@ class Findings:
     @cached_property
     def notes(self) -> tuple[Note, ...]:
         """Remarks about the run and the verdict."""
-        ranges = ranges_note(self.summary)
-        return (*notes(self.summary.report), *comparison_notes(self.summary), ranges)
+        found = [*notes(self.summary.report)]
+        if self.summary.report.suite.without_skills:
+            from ci_evals.reports.skills import skills_notes
+
+            found += skills_notes(self.summary)
+        return (*found, *comparison_notes(self.summary), ranges_note(self.summary))
 
     @cached_property
     def basis(self) -> tuple[SourceSentence | str, ...]:

@@ -492,6 +492,17 @@ class CheckedSuite(Suite):
         kinds = {name: options.kind for name, options in self.stages.items()}
         return kinds | {str(options.name): options.kind for options in self.providers}
 
+    @property
+    def without_skills(self) -> Mapping[str, str]:
+        """The providers that leave out their skills, each with the name of the same with them."""
+        pairs = {}
+        for provider in self.providers:
+            full = provider.with_skills
+            for other in self.providers:
+                if full is not None and replace(full, name=other.name) == other:
+                    pairs[str(provider.name)] = str(other.name)
+        return pairs
+
     @cached_property
     def strictness(self) -> SuiteSettings:
         """The settings that decide how strictly it measures."""

@@ -429,7 +429,7 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     elif variant.surely_higher and change is not None:
         assert change.lower is not None
         assert change.upper is not None
-        text += f" ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
+        text += f" ({signed(100 * change.lower, 1)} to {signed(100 * change.upper, 1)})"
     if named and not variant.fell:
         return f"{text}, {_named_clause(named)}"
     if variant.better:
@@ -447,7 +447,7 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
 
 def points_gained(variant: VariantComparison) -> str:
     """`+6.1 points`."""
-    return f"{_signed(100 * (variant.head_rate - variant.base_rate), 1)} points"
+    return f"{signed(100 * (variant.head_rate - variant.base_rate), 1)} points"
 
 
 def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:
@@ -470,7 +470,7 @@ def ratio_change(ratio: Difference | None) -> str:
         return f"{text}, too few cases to tell"
     if not _is_beyond_noise(ratio):
         return f"{text}, can't tell"
-    return f"{text} ({_signed(100 * (ratio.lower - 1))} to {_signed(100 * (ratio.upper - 1))} %)"
+    return f"{text} ({signed(100 * (ratio.lower - 1))} to {signed(100 * (ratio.upper - 1))} %)"
 
 
 def latency_change(
@@ -507,10 +507,10 @@ def _is_beyond_noise(ratio: Difference) -> bool:
 
 def _ratio_text(ratio: Difference) -> str:
     """`+30 %`."""
-    return f"{_signed(100 * (ratio.value - 1))} %"
+    return f"{signed(100 * (ratio.value - 1))} %"
 
 
-def _signed(value: float, places: int = 0) -> str:
+def signed(value: float, places: int = 0) -> str:
     """`-8.3`, `+2.0`, `+4,186`, `0`."""
     if round(value, places) == 0:
         return f"{0:.{places}f}"

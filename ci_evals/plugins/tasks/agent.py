@@ -30,7 +30,7 @@ from ci_evals.plugins.tasks.repositories import Changes, Repositories
 from ci_evals.plugins.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
 from ci_evals.plugins.tasks.skills import install_skills, skill_problems
 from ci_evals.providers.answer import MAX_STEP_CHARACTERS, clean_text, encode_json
-from ci_evals.providers.base import Provider, Resources
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.command_line import program_problems
 from ci_evals.providers.subprocess import ProgramEnd
@@ -95,6 +95,12 @@ class TaskAgent(ProgramOptions):
     @property
     def works_alone(self) -> bool:
         return bool(self.skills)
+
+    @property
+    def with_skills(self) -> ProviderOptions | None:
+        if self.without_skills:
+            return replace(self, without_skills=False)
+        return None
 
     @property
     def default_name(self) -> str:

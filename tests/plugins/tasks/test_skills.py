@@ -223,3 +223,79 @@ async def test_a_label_of_a_skill_says_whether_it_should_trigger(
     done = await ci_evals(tmp_path, "validate")
     assert done.code == 2
     assert told in done.out + done.err
+
+
+def work(text: str, cost_usd: float, *tools: str) -> str:
+    """A script that prints the events of Claude Code: calls of tools, and an answer."""
+    events: list[dict[str, Any]] = [{"type": "system", "subtype": "init", "model": "m"}]
+    for number, tool in enumerate(tools):
+        use = {"type": "tool_use", "id": f"use {number}", "name": tool, "input": {}}
+        result = {"type": "tool_result", "tool_use_id": f"use {number}", "content": "ok"}
+        message = {"id": f"message {number}", "model": "m", "content": [use]}
+        events.append({"type": "assistant", "message": message})
+        events.append({"type": "user", "message": {"role": "user", "content": [result]}})
+    ending = {"type": "result", "subtype": "success", "is_error": False, "result": text}
+    events.append({**ending, "total_cost_usd": cost_usd})
+    return say(events)
+
+
+def with_and_without(skilled: str, without: str, **changes: Any) -> list[dict[str, Any]]:
+    """Two agents that do one thing if they have the skill, and another if they don't."""
+    script = f"if [ -d .claude/skills/stamps ]; then\n{skilled}else\n{without}fi\n"
+    both = agent(script, transcript="claude-code", name="skilled")
+    return [both, {**both, "name": "bare", "without_skills": True, **changes}]
+
+
+PRICED = [{"contains": "1.30"}]
+LETTERS = [
+    {"id": "Rome", "input": "What does a letter to Rome cost?", "expect": PRICED},
+    {"id": "Oslo", "input": "What does a letter to Oslo cost?", "expect": PRICED},
+    {"id": "parcel", "input": "And a parcel?", "providers": ["skilled"], "expect": PRICED},
+]
+
+
+async def told_of_skills(folder: Path, *providers: dict[str, Any]) -> list[str]:
+    """The sentences on skills at the end of a run, each on one line."""
+    write_skill(folder)
+    gate = {"min_pass_rate": 0.1}
+    write_suite(folder, LETTERS, providers=list(providers), runs=2, gate=gate)
+    done = await ci_evals(folder, "run", "--out", "out", environ={"COLUMNS": "1000"})
+    assert done.code == 0, done.err
+    prefix = "Skills: "
+    lines = done.out.splitlines()
+    return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
+
+
+async def test_a_skill_is_compared_by_the_case_with_its_cost_and_steps(tmp_path: Path) -> None:
+    skilled = work("It costs 1.30.", 0.06, "Skill", "Bash")
+    bare = work("I don't know.", 0.02, "Bash")
+    (sentence,) = await told_of_skills(tmp_path, *with_and_without(skilled, bare))
+    # Clopper and Pearson's bounds of 4 of 4 and of 0 of 4 runs: 1 - 2 ** 0.5 * (1 - 0.05 ** 0.25).
+    assert sentence == (
+        "skilled against bare, over 2 cases: +100.0 points (+25.5 to +100.0),"
+        " +$0.040 a run ($0.060 instead of $0.020), +2 steps a run (4 instead of 2)"
+    )
+    for report in ("summary.md", "report.html"):
+        text = (tmp_path / "out" / report).read_text("utf-8")
+        assert "skilled against bare, over 2 cases: +100.0" in text
+
+
+async def test_what_a_skill_does_not_change_surely_is_told(tmp_path: Path) -> None:
+    both = work("It costs 1.30.", 0.02)
+    (sentence,) = await told_of_skills(tmp_path, *with_and_without(both, both))
+    assert (
+        "0.0 points (-52.7 to +52.7, so these runs cannot tell them apart), +$0 a run" in sentence
+    )
+
+
+async def test_what_is_not_known_of_skills_is_left_out(tmp_path: Path) -> None:
+    script = "[ -d .agents/skills ] && echo 1.30\nexit 0"
+    providers = [agent(script, name="skilled"), agent(script, name="bare", without_skills=True)]
+    (sentence,) = await told_of_skills(tmp_path, *providers)
+    assert sentence == "skilled against bare, over 2 cases: +100.0 points (+25.5 to +100.0)"
+
+
+async def test_variants_that_differ_in_more_than_skills_are_not_compared(tmp_path: Path) -> None:
+    both = work("It costs 1.30.", 0.02)
+    other = {"model": "another"}
+    assert not await told_of_skills(tmp_path, *with_and_without(both, both, **other))
