@@ -1,5 +1,6 @@
 """`ci-evals grade`: grade answers in recorded traces."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -11,14 +12,44 @@ from ci_evals.cli import options
 from ci_evals.cli.console import Console
 from ci_evals.cli.run import read_checkout, run_and_report
 from ci_evals.engine.journal import JOURNAL
-from ci_evals.engine.traces import match_traces, read_traces
+from ci_evals.engine.traces import MatchedTraces, match_traces, read_traces
 from ci_evals.errors import UsageError
 from ci_evals.format import number_of
 from ci_evals.hosts import ArtifactNames, Posting
 from ci_evals.invocation import Invocation
+from ci_evals.providers.emitters import advise
 from ci_evals.providers.mock import Mock
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import RESULTS
+
+
+def _warnings(matched: MatchedTraces, suite_file: str) -> Iterator[str]:
+    """Say which traces match no case, and what wrote those without a question or an answer."""
+    unmatched = matched.unmatched
+    if unmatched:
+        titles = [repr(trace.title)[:80] for trace in unmatched[:5]]
+        named = ", ".join(dict.fromkeys(titles))
+        verb = "match"
+        if len(unmatched) == 1:
+            verb = "matches"
+        number = number_of(len(unmatched), "trace")
+        yield f"{number} {verb} no case of {suite_file}: {named}"
+    silent = [
+        trace.emitter
+        for trace in unmatched
+        if trace.emitter is not None and trace.case_id is None and trace.question is None
+    ]
+    if silent:
+        advice = "; ".join(advise(silent, "question"))
+        yield f"no question in {number_of(len(silent), 'trace')}: {advice}"
+    unanswered = [
+        trace.emitter
+        for trace in chain.from_iterable(matched.by_case.values())
+        if trace.emitter is not None and trace.response is not None and not trace.response.output
+    ]
+    if unanswered:
+        advice = "; ".join(advise(unanswered, "answer"))
+        yield f"no answer in {number_of(len(unanswered), 'trace')}, graded as empty: {advice}"
 
 
 @options.command()
@@ -63,14 +94,8 @@ def grade(
     if not matched.by_case and not matched.unmatched:
         places = ", ".join(path.as_posix() for path in traces)
         raise UsageError(f"there is no trace in {places}")
-    if matched.unmatched:
-        titles = [repr(trace.title)[:80] for trace in matched.unmatched[:5]]
-        named = ", ".join(dict.fromkeys(titles))
-        verb = "match"
-        if len(matched.unmatched) == 1:
-            verb = "matches"
-        number = number_of(len(matched.unmatched), "trace")
-        console.warn(f"{number} {verb} no case of {suite.file}: {named}")
+    for warning in _warnings(matched, suite.file):
+        console.warn(warning)
     cases = []
     for case in suite.cases:
         runs = len(matched.by_case.get(case.id, ()))

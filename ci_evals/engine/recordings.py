@@ -57,7 +57,10 @@ QuestionKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """An answer from elsewhere, matched to a case by `case_id` or `question`."""
+    """An answer from elsewhere, matched to a case by `case_id` or `question`.
+
+    `emitter` is what wrote its spans; None if it has no spans.
+    """
 
     case_id: str | None
     question: str | None
@@ -66,6 +69,7 @@ class Trace:
     started_at: float
     error: str | None = None
     name: str = ""
+    emitter: str | None = None
 
     @property
     def title(self) -> str:

@@ -15,6 +15,7 @@ from ci_evals.model.response import Response, Usage
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.span_files import (
     EXPECTED,
+    emitter_of,
     mapping_in,
     mappings_in,
     read_documents,
@@ -122,6 +123,7 @@ def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
         started_at=start_ns / 1e9,
         error=error,
         name=name,
+        emitter=emitter_of(spans),
     )
 
 

@@ -5,8 +5,9 @@ adds the names of OpenInference and of OpenTelemetry's GenAI conventions.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from ci_evals.format import number_of, one_line
 from ci_evals.providers.chats import answer_in, decode, first
 
 _KIND = "openinference.span.kind"
@@ -17,6 +18,9 @@ _INPUT_TOKENS = "llm.token_count.prompt"
 _OUTPUT_TOKENS = "llm.token_count.completion"
 _EMPTY: tuple[Any, ...] = (None, "", {}, [], "N/A", "<not specified>")
 """Values that say nothing; the last two are Google ADK's."""
+
+_MAX_ADVICE = 3
+"""The most emitters that get a sentence of advice."""
 
 Event = tuple[str, Mapping[str, Any]]
 """The name and the attributes of a span's event."""
@@ -34,12 +38,14 @@ class Emitter:
         texts: its names of values that are text, even if they look like JSON.
         wraps_calls: values are the arguments of functions, `{"args": […], "kwargs": {…}}`.
         record_inputs: how its user gets the inputs recorded.
+        record_outputs: likewise for the outputs; None if the same setting records them.
     """
 
     name: str
     kinds: Mapping[str, Mapping[str, str]]
     names: Mapping[str, Sequence[str]]
     record_inputs: str
+    record_outputs: str | None = None
     usage: str | None = None
     texts: Sequence[str] = ()
     wraps_calls: bool = False
@@ -77,6 +83,7 @@ EMITTERS: Mapping[str, Emitter] = {
         },
         texts=("ai.response.text", "ai.response.object"),
         record_inputs="set `recordInputs: true` in its telemetry settings",
+        record_outputs="set `recordOutputs: true` in its telemetry settings",
     ),
     "gcp.vertex.agent.": Emitter(
         "Google ADK",
@@ -112,6 +119,7 @@ EMITTERS: Mapping[str, Emitter] = {
         },
         usage="mlflow.chat.tokenUsage",
         record_inputs="trace the function that takes the question with `@mlflow.trace`",
+        record_outputs="trace the function that returns the answer with `@mlflow.trace`",
     ),
     "langfuse.": Emitter(
         "Langfuse",
@@ -123,6 +131,7 @@ EMITTERS: Mapping[str, Emitter] = {
         },
         usage="langfuse.observation.usage_details",
         record_inputs="pass `input=` to its observations, or leave `capture_input` on",
+        record_outputs="pass `output=` to its observations, or leave `capture_output` on",
     ),
     "langsmith.": Emitter(
         "LangSmith",
@@ -141,6 +150,7 @@ EMITTERS: Mapping[str, Emitter] = {
             "tool.name": ("langsmith.trace.name",),
         },
         record_inputs="unset LANGSMITH_HIDE_INPUTS",
+        record_outputs="unset LANGSMITH_HIDE_OUTPUTS",
     ),
     "traceloop.": Emitter(
         "OpenLLMetry",
@@ -172,6 +182,7 @@ EMITTERS: Mapping[str, Emitter] = {
         kinds={},
         names={},
         record_inputs="unset OPENINFERENCE_HIDE_INPUTS",
+        record_outputs="unset OPENINFERENCE_HIDE_OUTPUTS",
     ),
     "gen_ai.": Emitter(
         "OpenTelemetry's GenAI conventions",
@@ -217,11 +228,24 @@ def emitter_name(attributes: Iterable[str], scope: str) -> str:
     return f"{names[0].partition('.')[0]}.*"
 
 
-def advise(emitter: str) -> str:
-    """Say why spans of an emitter have no question, and what to do about it."""
+def advise(emitters: Iterable[str], lack: Literal["question", "answer"]) -> list[str]:
+    """Say why traces of these emitters have no question or no answer, and what to do about it: a
+    sentence for each of the first emitters.
+    """
+    sentences = [_advise(one_line(emitter, 80), lack) for emitter in dict.fromkeys(emitters)]
+    if len(sentences) > _MAX_ADVICE:
+        others = number_of(len(sentences) - _MAX_ADVICE, "other emitter")
+        sentences[_MAX_ADVICE:] = [f"and so on for {others}"]
+    return sentences
+
+
+def _advise(emitter: str, lack: Literal["question", "answer"]) -> str:
     for known in EMITTERS.values():
         if known.name == emitter:
-            return f"{emitter} recorded no question: {known.record_inputs}"
+            setting = known.record_inputs
+            if lack == "answer" and known.record_outputs is not None:
+                setting = known.record_outputs
+            return f"{emitter} recorded no {lack}: {setting}"
     return (
         f"the attributes of {emitter or 'an unnamed tracer'} are not known: set `input.value` and "
         "`output.value` (OpenInference) on its spans"

@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from ci_evals.errors import StorageError
 from ci_evals.providers.chats import answer_in, first
-from ci_evals.providers.emitters import documents_of, emitter_name, read_attributes
+from ci_evals.providers.emitters import EMITTERS, documents_of, emitter_name, read_attributes
 from ci_evals.providers.spans import Span
 
 EXPECTED = "OTLP JSON (`resourceSpans`), or spans exported from Phoenix, Langfuse or LangSmith"
@@ -136,6 +136,16 @@ def _spans_of_list(items: Any) -> list[Span] | None:
             return None
         spans += spans_of_item
     return spans
+
+
+def emitter_of(spans: Sequence[Span]) -> str:
+    """Return the emitter of a trace: a known one, else that of its first span."""
+    ordered = sorted(spans, key=lambda span: span.start_ns)
+    known = {emitter.name for emitter in EMITTERS.values()}
+    for span in ordered:
+        if span.emitter in known:
+            return span.emitter
+    return ordered[0].emitter
 
 
 # OTLP JSON.

@@ -25,8 +25,8 @@ from ci_evals.plugins.importers.source import Source
 from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.chats import question_in
-from ci_evals.providers.emitters import EMITTERS, advise
-from ci_evals.providers.span_files import EXPECTED, read_documents, spans_in
+from ci_evals.providers.emitters import advise
+from ci_evals.providers.span_files import EXPECTED, emitter_of, read_documents, spans_in
 from ci_evals.providers.spans import Span, input_messages, response_of, system_prompt
 from ci_evals.redaction import Redactor
 
@@ -39,7 +39,6 @@ _SHORTEST_TYPO = 5
 _LONGEST_TYPO = 40
 """The length of words that may have a typo; shorter or longer ones that differ are distinct."""
 _MAX_WORDINGS = 5
-_MAX_EMITTERS = 3
 _PROMPT_CHARACTERS = 2000
 
 
@@ -116,17 +115,18 @@ def import_traces(paths: Sequence[Path], redactor: Redactor, today: date) -> Sui
         UsageError: a file has something else, or no trace has a question.
     """
     recorded: list[_Trace] = []
-    silent: list[Sequence[Span]] = []
+    silent: list[str] = []  # the emitters of traces without a question
     for spans in _read_spans(paths).values():
         trace = _read_trace(spans)
         if trace is None:
-            silent.append(spans)
+            silent.append(emitter_of(spans))
         else:
             recorded.append(_clean(trace, redactor))
     names = ", ".join(path.as_posix() for path in paths)
     if not recorded:
         traces = number_of(len(silent), "trace")
-        raise UsageError(f"{names}: no question in {traces}: {'; '.join(_advice(silent))}")
+        advice = "; ".join(advise(silent, "question"))
+        raise UsageError(f"{names}: no question in {traces}: {advice}")
     draft = SuiteDraft(number_of(len(recorded) + len(silent), "trace"))
     questions = _merge(recorded)
     suite = draft.suite
@@ -138,29 +138,9 @@ def import_traces(paths: Sequence[Path], redactor: Redactor, today: date) -> Sui
     suite["cases"] = [_case(question, today) for question in questions]
     if silent:
         text = f"Without a case: {number_of(len(silent), 'trace')} whose spans have no question."
-        advice = "\n".join(f"- {sentence}." for sentence in _advice(silent))
+        advice = "\n".join(f"- {sentence}." for sentence in advise(silent, "question"))
         suite[YamlComment(f"{text}\n{advice}")] = None
     return draft
-
-
-def _advice(silent: Iterable[Sequence[Span]]) -> list[str]:
-    """Say what to do about traces without a question, once per emitter of their first spans."""
-    emitters = dict.fromkeys(_emitter_of(spans) for spans in silent)
-    sentences = [advise(one_line(emitter, 80)) for emitter in emitters]
-    if len(sentences) > _MAX_EMITTERS:
-        others = number_of(len(sentences) - _MAX_EMITTERS, "other emitter")
-        sentences[_MAX_EMITTERS:] = [f"and so on for {others}"]
-    return sentences
-
-
-def _emitter_of(spans: Sequence[Span]) -> str:
-    """Return the emitter of a trace: a known one, else that of its first span."""
-    ordered = sorted(spans, key=lambda span: span.start_ns)
-    known = {emitter.name for emitter in EMITTERS.values()}
-    for span in ordered:
-        if span.emitter in known:
-            return span.emitter
-    return ordered[0].emitter
 
 
 def _read_spans(paths: Iterable[Path]) -> dict[str, list[Span]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from counting import count_calls
 from processes import ci_evals
-from suites import write_lines
+from suites import write_lines, write_suite
 
 from ci_evals.engine.traces import read_traces
 from ci_evals.suite.yaml import parse
@@ -393,24 +393,25 @@ def test_a_request_that_two_instrumentations_recorded_counts_once(tmp_path: Path
     assert trace.response.usage.input_tokens == 20
 
 
-@pytest.mark.parametrize(
-    ("attributes", "scope", "told"),
-    [
-        (
-            {"ai.operationId": "ai.generateText", "ai.model.id": "m"},
-            "ai",
-            "the Vercel AI SDK recorded no question: set `recordInputs: true`",
-        ),
-        (CHAT, "x", "GenAI conventions recorded no question: set OTEL_INSTRUMENTATION_GENAI_"),
-        (
-            {"harbour.question": QUESTION},
-            "harbour-tracer",
-            "the attributes of harbour-tracer are not known: set `input.value`",
-        ),
-        ({"harbour.question": QUESTION}, "", "the attributes of harbour.* are not known"),
-        ({}, "", "the attributes of an unnamed tracer are not known"),
-    ],
+SILENT: Sequence[tuple[Mapping[str, Any], str, str]] = (
+    (
+        {"ai.operationId": "ai.generateText", "ai.model.id": "m"},
+        "ai",
+        "the Vercel AI SDK recorded no question: set `recordInputs: true`",
+    ),
+    (CHAT, "x", "GenAI conventions recorded no question: set OTEL_INSTRUMENTATION_GENAI_"),
+    (
+        {"harbour.question": QUESTION},
+        "harbour-tracer",
+        "the attributes of harbour-tracer are not known: set `input.value`",
+    ),
+    ({"harbour.question": QUESTION}, "", "the attributes of harbour.* are not known"),
+    ({}, "", "the attributes of an unnamed tracer are not known"),
 )
+"""Spans without a question: their attributes, their tracer, and what is said about them."""
+
+
+@pytest.mark.parametrize(("attributes", "scope", "told"), SILENT)
 async def test_an_emitter_without_questions_is_named(
     tmp_path: Path, attributes: Mapping[str, Any], scope: str, told: str
 ) -> None:
@@ -419,6 +420,71 @@ async def test_an_emitter_without_questions_is_named(
     assert done.code == 2
     assert told in done.err
     assert "t.jsonl: no question in 1 trace" in done.err
+
+
+def write_tracked(folder: Path) -> None:
+    """A suite with one case, which is found by the question or by its id."""
+    cases = [{"id": "parcel", "input": QUESTION, "expect": [{"contains": "Monday"}]}]
+    write_suite(folder, cases)
+
+
+@pytest.mark.parametrize(("attributes", "scope", "told"), SILENT)
+async def test_grade_names_the_emitter_of_traces_without_a_question(
+    tmp_path: Path, attributes: Mapping[str, Any], scope: str, told: str
+) -> None:
+    write_tracked(tmp_path)
+    write(tmp_path / "t.jsonl", [span("bot", attributes)], scope)
+    done = await ci_evals(tmp_path, "grade", "t.jsonl")
+    assert done.code == 3
+    assert "warning: no question in 1 trace: " in done.err
+    assert told in done.err
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        (
+            {"ai.operationId": "ai.generateText", "ai.prompt": {"prompt": QUESTION}},
+            "the Vercel AI SDK recorded no answer: set `recordOutputs: true`",
+        ),
+        (
+            {**CHAT, "ci_evals.case.id": "parcel"},
+            "GenAI conventions recorded no answer: set OTEL_INSTRUMENTATION_GENAI_",
+        ),
+        (
+            {"harbour.answer": ANSWER, "ci_evals.case.id": "parcel"},
+            "the attributes of harbour-tracer are not known: set `input.value`",
+        ),
+    ],
+)
+async def test_grade_names_the_emitter_of_traces_without_an_answer(
+    tmp_path: Path, attributes: Mapping[str, Any], told: str
+) -> None:
+    write_tracked(tmp_path)
+    write(tmp_path / "t.jsonl", [span("bot", attributes)], "harbour-tracer")
+    done = await ci_evals(tmp_path, "grade", "t.jsonl")
+    assert done.code == 1
+    assert "warning: no answer in 1 trace, graded as empty: " in done.err
+    assert told in done.err
+
+
+async def test_grade_names_a_few_emitters_and_all_traces_that_match_no_case(
+    tmp_path: Path,
+) -> None:
+    write_tracked(tmp_path)
+    scopes = [
+        {"scope": {"name": f"tracer {n}"}, "spans": [span("bot", {}) | {"traceId": f"t{n}"}]}
+        for n in range(5)
+    ]
+    asks = {"input.value": "And parcel 8?", "output.value": ANSWER}
+    scopes.append({"scope": {}, "spans": [span("bot", asks) | {"traceId": "other"}]})
+    write_lines(tmp_path / "t.jsonl", {"resourceSpans": [{"scopeSpans": scopes}]})
+    done = await ci_evals(tmp_path, "grade", "t.jsonl")
+    assert "6 traces match no case of evals.yaml: 'trace t0 (bot)', " in done.err
+    assert "no question in 5 traces" in done.err
+    assert "tracer 2" in done.err
+    assert "tracer 3" not in done.err
+    assert "and so on for 2 other emitters" in done.err
 
 
 def test_a_long_chain_costs_no_more_per_span_than_a_short_one(tmp_path: Path) -> None:
