@@ -4,10 +4,13 @@ not, and a SKILL.md without either.
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from mimetypes import MimeTypes
 from pathlib import Path
 from typing import Any
 
+from ci_evals.errors import ConfigError, Problem
+from ci_evals.format import one_line
 from ci_evals.plugins.importers.draft import LostPart, SuiteDraft, locate
 from ci_evals.plugins.importers.parts import JUDGE
 from ci_evals.plugins.importers.source import Source, read_source
@@ -156,8 +159,34 @@ def _cases(source: Source, skill: Path, draft: SuiteDraft) -> list[dict[str, Any
             case = _trigger_case(case_id, row.value["query"], name, used=used)
             cases.append(locate(case, row.line))
         return cases
+    rows = list(written["evals"].items())
+    problems = [problem for row in rows for problem in _file_problems(row["files"], skill)]
+    if problems:
+        raise ConfigError(problems)
     name = str(written.value["skill_name"])
-    return [_case(row, name, source, draft) for row in written["evals"].items()]
+    return [_case(row, name, skill, source, draft) for row in rows]
+
+
+def _file_problems(files: Node, skill: Path) -> Iterator[Problem]:
+    """Yield a problem for each file of an eval that is not in its skill."""
+    if files.value is None:
+        return
+    if not isinstance(files.value, list):
+        yield files.problem("expected a list of paths in the skill's folder")
+        return
+    for file in files.items():
+        name = file.value
+        if not isinstance(name, str) or "\0" in name:
+            yield file.problem("expected a path in the skill's folder")
+            continue
+        path = (skill / name).resolve()
+        shown = one_line(name)
+        if not path.is_relative_to(skill.resolve()):
+            yield file.problem(f"{shown} is outside the skill's folder {skill}: copy it there")
+        elif path.is_dir():
+            yield file.problem(f"{shown} is a folder: list its files")
+        elif not path.is_file():
+            yield file.problem(f"there is no {shown} in the skill's folder {skill}")
 
 
 def _trigger_case(case_id: str, query: str, skill: str, *, used: bool) -> dict[str, Any]:
@@ -170,24 +199,35 @@ def _trigger_case(case_id: str, query: str, skill: str, *, used: bool) -> dict[s
     }
 
 
-def _case(row: Node, skill: str, source: Source, draft: SuiteDraft) -> dict[str, Any]:
+def _case(row: Node, name: str, skill: Path, source: Source, draft: SuiteDraft) -> dict[str, Any]:
     written = row.value
     rubrics = list(written.get("expectations") or ())
     if expected := written.get("expected_output"):
         rubrics.insert(0, f"The result is as described: {expected}")
-    case_id = f"{skill} {written['id']}"
-    if written.get("files"):
-        reason = "an `input` has no files: make a task folder with them in `environment/`"
-        draft.lost.append(
-            LostPart(source.shown, row.line, f"files of {case_id}", reason, weakens=True)
-        )
+    case_id = f"{name} {written['id']}"
     if not rubrics:
         reason = "it says nothing of the result: add expectations"
         draft.lost.append(LostPart(source.shown, row.line, case_id, reason, weakens=True))
     case = {
         "id": case_id,
-        "input": written["prompt"],
+        "input": _input(row, skill, source),
         "expect": [{"judge": {"rubric": str(rubric)}} for rubric in rubrics],
     }
     located: dict[str, Any] = locate(case, row.line)
     return located
+
+
+def _input(row: Node, skill: Path, source: Source) -> Any:
+    """Return the prompt of an eval, with its files as parts."""
+    prompt, files = row.value["prompt"], row.value.get("files")
+    if not files:
+        return prompt
+    parts: list[dict[str, str]] = [{"text": prompt}]
+    # Types that only some machines know from their own lists are not taken for known.
+    types = MimeTypes()
+    for file in files:
+        part = {"file": Path(os.path.relpath(skill / file, source.folder)).as_posix()}
+        if types.guess_type(file)[0] is None:
+            part["media_type"] = "application/octet-stream"
+        parts.append(part)
+    return parts

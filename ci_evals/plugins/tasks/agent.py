@@ -23,13 +23,19 @@ from ci_evals.model.case import Task
 from ci_evals.model.fields import Bool, NonEmpty, OneOrMore
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Response, Step, TestFailure
+from ci_evals.plugins.tasks.attachments import attachment_problems, instruction, put_attachments
 from ci_evals.plugins.tasks.containers import ContainerEngine
 from ci_evals.plugins.tasks.failing_tests import find_test_failure
 from ci_evals.plugins.tasks.logs import WhyLeftOut
 from ci_evals.plugins.tasks.repositories import Changes, Repositories
-from ci_evals.plugins.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
+from ci_evals.plugins.tasks.sandboxes import (
+    MakeSandbox,
+    Sandbox,
+    folder_sandbox,
+    require_put_work,
+)
 from ci_evals.plugins.tasks.skills import install_skills, skill_problems
-from ci_evals.providers.answer import MAX_STEP_CHARACTERS, clean_text, encode_json
+from ci_evals.providers.answer import MAX_STEP_CHARACTERS, clean_text
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.command_line import program_problems
@@ -143,6 +149,8 @@ class TaskAgent(ProgramOptions):
                 problems = program_problems([program], folder, self.env.get("PATH"))
                 if problems:
                     yield request, problems[0]
+            for problem in attachment_problems(request):
+                yield request, problem
 
     def _runs_here(self, task: Task | None) -> bool:
         """Return True if the program must be on this machine before a task is set up."""
@@ -223,14 +231,14 @@ class _Agent:
             **options.env,
         }
         agent_s = task.agent_timeout_s or request.timeout_s
-        await self._set_up(task, sandbox, env, agent_s)
+        await self._set_up(task, request, sandbox, env, agent_s)
         changes = None
         if task.repository is not None or options.transcript is not None:
             changes = Changes(sandbox, env)
             if not await changes.start():
                 changes = None
         argv = _render_command(options, request, self._folder)
-        stdin = _instruction(request)
+        stdin = instruction(request).encode()
         # Nothing that the agent started may change the tests or the reward. The diff is within the
         # context, because git runs programs that the agent may have put into its configuration.
         async with _end_processes(sandbox):
@@ -280,7 +288,12 @@ class _Agent:
         return replace(response, reward=reward)
 
     async def _set_up(
-        self, task: Task, sandbox: Sandbox, env: Mapping[str, str], timeout_s: float
+        self,
+        task: Task,
+        request: Request,
+        sandbox: Sandbox,
+        env: Mapping[str, str],
+        timeout_s: float,
     ) -> None:
         """Complete the working copy before the agent sees it."""
         if task.repository is not None:
@@ -290,6 +303,7 @@ class _Agent:
             options = self._options
             without = options.without_skills
             await install_skills(sandbox, self._skills, options.transcript, without=without)
+        await put_attachments(sandbox, request, Path(self._folder))
 
     def _test_failure(self, verifier: ProgramEnd) -> TestFailure:
         printed = []
@@ -373,9 +387,7 @@ async def _clear_for_verifier(sandbox: Sandbox, env: Mapping[str, str]) -> None:
 
 
 async def _put_repository(sandbox: Sandbox, checkout: Path) -> None:
-    if not hasattr(sandbox, "put_work"):  # a sandbox of the team's own may lack it
-        text = "the sandbox has no method `put_work`, which a task with a `repository` needs"
-        raise ProviderError("environment", text)
+    require_put_work(sandbox, "a task with a `repository`")
     await sandbox.put_work(checkout)
 
 
@@ -411,12 +423,6 @@ def _render_command(options: TaskAgent, request: Request, folder: str) -> list[s
             text = f"command: {one_line(word, 80)!r} cannot be rendered: {why}"
             raise ProviderError("rejected", text) from error
     return words
-
-
-def _instruction(request: Request) -> bytes:
-    if isinstance(request.input, str):
-        return request.input.encode()
-    return encode_json(request.input)
 
 
 def _failure(ended: ProgramEnd, who: str, timeout_s: float) -> ProviderError | None:

@@ -73,6 +73,32 @@ class Sandbox(Protocol):
 MakeSandbox = Callable[[Task], AbstractAsyncContextManager[Sandbox]]
 
 
+def require_put_work(sandbox: Sandbox, user: str) -> None:
+    """Raise a ProviderError if a sandbox of the team's own lacks a method that `user` needs."""
+    if not hasattr(sandbox, "put_work"):
+        text = f"the sandbox has no method `put_work`, which {user} needs"
+        raise ProviderError("environment", text)
+
+
+@asynccontextmanager
+async def additions(sandbox: Sandbox, user: str) -> AsyncIterator[Path]:
+    """Make a temporary folder whose content is copied into the working copy at the end.
+
+    Raises:
+        ProviderError: the sandbox has no `put_work`, or something could not be copied.
+    """
+    require_put_work(sandbox, user)
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ci-evals-additions-"))
+    try:
+        yield folder
+        await sandbox.put_work(folder)
+    except (OSError, shutil.Error) as error:
+        text = f"what {user} needs could not be copied into the working copy: {error}"
+        raise ProviderError("environment", text) from error
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
 @asynccontextmanager
 async def folder_sandbox(task: Task) -> AsyncIterator[Sandbox]:
     """Make a temporary folder with the files of the task's `environment`.

@@ -2,12 +2,11 @@
 
 import asyncio
 import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ci_evals.errors import ProviderError
-from ci_evals.plugins.tasks.sandboxes import Sandbox
+from ci_evals.plugins.tasks.sandboxes import Sandbox, additions
 from ci_evals.registry import TRANSCRIPTS
 from ci_evals.suite.configs import DEFAULT_NAMES
 from ci_evals.suite.types import RESULTS
@@ -62,22 +61,12 @@ async def install_skills(
         raise ProviderError("environment", text, detail=removed.stderr or None)
     if without:
         return
-    if not hasattr(sandbox, "put_work"):  # a sandbox of the team's own may lack it
-        text = "the sandbox has no method `put_work`, which a provider with `skills` needs"
-        raise ProviderError("environment", text)
     target = _DEFAULT
     if transcript is not None:
         target = getattr(TRANSCRIPTS[transcript], "skills", _DEFAULT)
-    work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ci-evals-skills-"))
-    try:
+    async with additions(sandbox, "a provider with `skills`") as work:
         for path, name in zip(skills, names, strict=True):
             await asyncio.to_thread(_copy, path, work / target / name)
-        await sandbox.put_work(work)
-    except (OSError, shutil.Error) as error:
-        text = f"the skills could not be copied: {error}"
-        raise ProviderError("environment", text) from error
-    finally:
-        await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
 
 
 def _copy(skill: Path, target: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from processes import ci_evals
 
 from ci_evals.suite.yaml import parse
@@ -18,7 +19,12 @@ EVALS = {
             "files": [],
             "expectations": ["The price is in euros.", "The country is named."],
         },
-        {"id": 2, "prompt": "Sort these.", "expected_output": "A list", "files": ["a.txt"]},
+        {
+            "id": 2,
+            "prompt": "Sort these.",
+            "expected_output": "A list",
+            "files": ["evals/files/letters.txt", "evals/files/letters.stamps"],
+        },
     ],
 }
 TRIGGERS = [
@@ -34,6 +40,9 @@ def write_skill(folder: Path, name: str, **files: Any) -> Path:
     (skill / "SKILL.md").write_text(front_matter)
     for file, content in files.items():
         (skill / "evals" / f"{file}.json").write_text(json.dumps(content))
+    (skill / "evals" / "files").mkdir()
+    for file in ("letters.txt", "letters.stamps"):
+        (skill / "evals" / "files" / file).write_text("Rome\nOslo\n")
     return skill
 
 
@@ -50,14 +59,45 @@ async def test_evals_of_skill_creator_run_with_and_without_the_skill(tmp_path: P
     suite = suite_in(tmp_path)
     skills = [(each["skills"], each.get("without_skills")) for each in suite["providers"]]
     assert skills == [(["stamps"], None), (["stamps"], True)]
-    rome, _ = suite["cases"]
+    rome, letters = suite["cases"]
     assert rome["input"] == "Which stamp does a letter to Rome need?"
     assert [expectation["judge"] for expectation in rome["expect"]] == [
         "The result is as described: The price of a letter abroad.",
         "The price is in euros.",
         "The country is named.",
     ]
-    assert "files of stamps 2" in done.err
+    unknown = {"media_type": "application/octet-stream"}
+    assert letters["input"] == [
+        {"text": "Sort these."},
+        {"file": "stamps/evals/files/letters.txt"},
+        {"file": "stamps/evals/files/letters.stamps", **unknown},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (["evals/files/none.txt"], "files[0]: there is no evals/files/none.txt in the skill's"),
+        (["evals/files/letters.txt", "evals"], "files[1]: evals is a folder: list its files"),
+        (["../secret.txt"], "files[0]: ../secret.txt is outside the skill's folder"),
+        (["link.txt"], "files[0]: link.txt is outside the skill's folder"),
+        (["/etc/hostname"], "files[0]: /etc/hostname is outside the skill's folder"),
+        ([1], "files[0]: expected a path in the skill's folder"),
+        (["a\0b"], "files[0]: expected a path in the skill's folder"),
+        ("letters.txt", "files: expected a list of paths in the skill's folder"),
+    ],
+)
+async def test_a_file_that_is_not_in_the_skill_is_told_before_anything_is_written(
+    tmp_path: Path, files: Any, told: str
+) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    evals = {"skill_name": "stamps", "evals": [{"id": 1, "prompt": "Sort.", "files": files}]}
+    skill = write_skill(tmp_path, "stamps", evals=evals)
+    (skill / "link.txt").symlink_to(tmp_path / "secret.txt")
+    done = await ci_evals(tmp_path, "import", "stamps/evals/evals.json", "--to", "evals.yaml")
+    assert done.code == 2
+    assert f"stamps/evals/evals.json:1: evals[0].{told}" in done.err
+    assert not (tmp_path / "evals.yaml").exists()
 
 
 async def test_queries_become_labels_with_bars_for_precision_and_recall(tmp_path: Path) -> None:
@@ -89,7 +129,8 @@ async def test_init_in_a_folder_of_skills_writes_a_suite_of_all(tmp_path: Path) 
         "stamps query 2",
     ]
     assert "# No evals were found next to parcels." in (tmp_path / "evals.yaml").read_text()
-    assert "files of stamps 2" in done.out + done.err
+    assert suite["cases"][3]["input"][1] == {"file": "skills/stamps/evals/files/letters.txt"}
+    assert "not imported" not in done.out + done.err
 
 
 async def test_init_calls_an_agent_whose_folder_also_has_skills(tmp_path: Path) -> None:

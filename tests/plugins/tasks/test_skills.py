@@ -225,6 +225,47 @@ async def test_a_label_of_a_skill_says_whether_it_should_trigger(
     assert told in done.out + done.err
 
 
+async def test_files_of_a_case_are_in_the_working_copy_and_the_instruction(tmp_path: Path) -> None:
+    write_skill(tmp_path)
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "all.txt").write_text("Rome\n")
+    (tmp_path / "stamp.png").write_bytes(b"a stamp")
+    sent = [{"text": "Sort these."}, {"file": "letters/all.txt"}, {"image": "stamp.png"}]
+    cases = [{"id": "a", "input": sent, "expect": [{"contains": "Rome\na stamp"}]}]
+    script = 'cat > "$LOGS_DIR/prompt"; ls > "$LOGS_DIR/files"; cat all.txt stamp.png'
+    providers = [agent(script), agent(script, name="bare", without_skills=True)]
+    report = await run(tmp_path, *providers, cases=cases)
+    assert [result["status"] for result in report["results"]] == ["passed", "passed"]
+    for name in ("agent", "bare"):
+        logs = tmp_path / "out" / "tasks" / "a" / name / "run-1" / "logs"
+        assert (logs / "prompt").read_text() == "Sort these.\n[file all.txt]\n[image stamp.png]"
+        assert (logs / "files").read_text().split() == ["all.txt", "stamp.png"]
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (["all.txt", "old/all.txt"], "all.txt and old/all.txt are both all.txt in the working"),
+        (["https://example.org/all.txt"], "https://example.org/all.txt is not a file of this"),
+        (["data:text/plain,Rome"], "a file without a path cannot be put into the working copy"),
+        (["none.txt"], "none.txt cannot be read: No such file or directory"),
+    ],
+)
+async def test_files_that_cannot_be_put_into_a_working_copy_are_told_before_anything_runs(
+    tmp_path: Path, files: list[str], told: str
+) -> None:
+    write_skill(tmp_path)
+    (tmp_path / "old").mkdir()
+    for folder in (tmp_path, tmp_path / "old"):
+        (folder / "all.txt").write_text("Rome\n")
+    sent = [{"text": "Sort these."}, *({"file": file} for file in files)]
+    cases = [{"id": "a", "input": sent, "expect": [{"not_empty": True}]}]
+    write_suite(tmp_path, cases, providers=[agent("true")])
+    done = await ci_evals(tmp_path, "validate")
+    assert done.code == 2
+    assert told in done.out + done.err
+
+
 def work(text: str, cost_usd: float, *tools: str) -> str:
     """A script that prints the events of Claude Code: calls of tools, and an answer."""
     events: list[dict[str, Any]] = [{"type": "system", "subtype": "init", "model": "m"}]
