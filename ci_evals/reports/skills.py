@@ -1,7 +1,8 @@
 """Variants with and without their skills, compared by the case: pass rate, cost and steps."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 from ci_evals.format import name_of, number_of, usd
 from ci_evals.gate.wording.comparisons import signed
@@ -13,6 +14,20 @@ from ci_evals.stats.differences import rate_difference
 
 _Pairs = Sequence[tuple[int, int]]
 """The cells of cases that ran with and without skills."""
+
+
+class _Means(NamedTuple):
+    """The mean amounts of a run with and without skills, over so many cases."""
+
+    skilled: float
+    without: float
+    cases: int
+
+    def coverage(self, pairs: _Pairs) -> str:
+        """`, known in 3 of these cases`; empty if the amounts are known in all."""
+        if self.cases == len(pairs):
+            return ""
+        return f", known in {self.cases:,} of these cases"
 
 
 def skills_notes(summary: Summary) -> Iterator[Note]:
@@ -39,20 +54,19 @@ def _pairs(report: SuiteReport, skilled: Variant, without: Variant) -> _Pairs:
 
 
 def _sentence(summary: Summary, skilled: Variant, without: Variant, pairs: _Pairs) -> str:
-    report = summary.report
     clauses = [_rate_clause(summary, skilled, without, pairs)]
-    costs_usd = _means(pairs, {cell: _costs_usd(report, cell) for pair in pairs for cell in pair})
-    if costs_usd is not None:
-        more_usd = round(costs_usd[0] - costs_usd[1], 12)
+    costs = _means(summary.report, pairs, _costs_usd)
+    if costs is not None:
+        more_usd = round(costs.skilled - costs.without, 12)
         sign = "-" if more_usd < 0 else "+"
-        both = f"{usd(costs_usd[0])} instead of {usd(costs_usd[1])}"
-        clauses.append(f"{sign}{usd(abs(more_usd))} a run ({both})")
-    steps = _means(pairs, {cell: _steps(report, cell) for pair in pairs for cell in pair})
+        both = f"{usd(costs.skilled)} instead of {usd(costs.without)}"
+        clauses.append(f"{sign}{usd(abs(more_usd))} a run ({both}{costs.coverage(pairs)})")
+    steps = _means(summary.report, pairs, _steps)
     if steps is not None:
-        more = round(steps[0] - steps[1], 1)
+        more = round(steps.skilled - steps.without, 1)
         noun = "step" if abs(more) == 1 else "steps"
-        both = f"{round(steps[0], 1):g} instead of {round(steps[1], 1):g}"
-        clauses.append(f"{more:+g} {noun} a run ({both})")
+        both = f"{round(steps.skilled, 1):g} instead of {round(steps.without, 1):g}"
+        clauses.append(f"{more:+g} {noun} a run ({both}{steps.coverage(pairs)})")
     names = f"{name_of(skilled)} against {name_of(without)}"
     return f"{names}, over {number_of(len(pairs), 'case')}: {', '.join(clauses)}"
 
@@ -74,17 +88,29 @@ def _rate_clause(summary: Summary, skilled: Variant, without: Variant, pairs: _P
     return f"{signed(100 * estimate.value, 1)} points ({text})"
 
 
-def _means(pairs: _Pairs, amounts: Mapping[int, Sequence[float]]) -> tuple[float, float] | None:
-    """Return the mean amounts of a run with and without skills, over cases where both are known."""
+def _means(
+    report: SuiteReport,
+    pairs: _Pairs,
+    amounts_of: Callable[[SuiteReport, int], Sequence[float]],
+) -> _Means | None:
+    """Return the mean amounts of a run over the cases where both sides know them; None without any.
+
+    Args:
+        report: has the runs.
+        pairs: the cells of each case.
+        amounts_of: returns the known amounts of the runs of a cell.
+    """
     skilled = []
     without = []
-    for head, base in pairs:
-        if amounts[head] and amounts[base]:
-            skilled.append(fmean(amounts[head]))
-            without.append(fmean(amounts[base]))
+    for skilled_cell, other_cell in pairs:
+        with_skills = amounts_of(report, skilled_cell)
+        others = amounts_of(report, other_cell)
+        if with_skills and others:
+            skilled.append(fmean(with_skills))
+            without.append(fmean(others))
     if not skilled:
         return None
-    return fmean(skilled), fmean(without)
+    return _Means(fmean(skilled), fmean(without), len(skilled))
 
 
 def _costs_usd(report: SuiteReport, cell: int) -> list[float]:

@@ -336,6 +336,15 @@ async def test_what_is_not_known_of_skills_is_left_out(tmp_path: Path) -> None:
     assert sentence == "skilled against bare, over 2 cases: +100.0 points (+25.5 to +100.0)"
 
 
+async def test_what_is_known_of_some_cases_only_is_told(tmp_path: Path) -> None:
+    unpriced = work("It costs 1.30.", 0.02).replace(', "total_cost_usd": 0.02', "")
+    assert "total_cost_usd" not in unpriced
+    priced = work("It costs 1.30.", 0.02)
+    both = f"cat > ../prompt\nif grep -q Oslo ../prompt; then\n{unpriced}else\n{priced}fi\n"
+    (sentence,) = await told_of_skills(tmp_path, *with_and_without(both, both))
+    assert "+$0 a run ($0.020 instead of $0.020, known in 1 of these cases)" in sentence
+
+
 async def test_variants_that_differ_in_more_than_skills_are_not_compared(tmp_path: Path) -> None:
     both = work("It costs 1.30.", 0.02)
     other = {"model": "another"}
