@@ -122,6 +122,7 @@ class NodeProcesses:
         self._sandboxed = Workers(partial(NodeWorker, folder, sandbox=True))
         self._providers = Workers(partial(NodeWorker, folder, sandbox=False))
         self._syntax_problems: dict[str, str | None] = {}
+        self._file_problems: dict[str, str | None] = {}
 
     async def grade(self, *, sandbox: bool, timeout_s: float, **request: Any) -> Any:
         """Return the result of a grader's code.
@@ -156,6 +157,19 @@ class NodeProcesses:
                 self._syntax_problems[code] = error.problems[0].message
         return self._syntax_problems[code]
 
+    def file_problem(self, reference: str) -> str | None:
+        """Return why a file does not load in the sandbox; None if it does. It is loaded once."""
+        if reference not in self._file_problems:
+            self._file_problems[reference] = None
+            parts = split_file(reference)
+            assert parts is not None  # its form was checked before
+            try:
+                self.check_grader(sandbox=True, **parts)
+            except ConfigError as error:
+                text = f"{parts['file']} does not load: {error.problems[0].message}"
+                self._file_problems[reference] = text
+        return self._file_problems[reference]
+
     def check_provider(self, **request: Any) -> None:
         """Load the file of a provider. Raises as `check_grader`."""
         _check(self._providers, {"do": "open", **request})
@@ -184,7 +198,7 @@ def _check(workers: Workers, request: Mapping[str, Any]) -> Any:
     except (JavaScriptError, WorkerEndedError) as error:
         text = one_line(str(error), 500)
         if isinstance(error, JavaScriptError) and error.denied:
-            text = f"{text}: the sandbox stopped it, which `sandbox: false` of a grader lifts"
+            text = f"{text}: the sandbox denies it; a `javascript` grader can set `sandbox: false`"
         raise _config_error(text) from error
     except WorkerTimeoutError as error:
         raise _config_error(f"Node.js did not answer within {START_S:g} s") from error
@@ -299,11 +313,7 @@ def sandboxed_file_problem(reference: str, folder: Path) -> str | None:
         find_node().sandbox_flags(folder)
     except ConfigError:
         return None  # reported when the code is run
-    try:
-        node.check_grader(sandbox=True, **(split_file(reference) or {}))
-    except ConfigError as error:
-        return f"{reference} does not load: {error.problems[0].message}"
-    return None
+    return node.file_problem(reference)
 
 
 def current_node() -> NodeProcesses:

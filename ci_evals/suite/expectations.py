@@ -78,7 +78,7 @@ def read_expectation(node: Node, folder: Path) -> Reading[Expectation | None]:
     grader = yield from _read_options(cls, options)
     if grader is None:
         return None
-    yield from map(options.problem, _problems_of(grader, folder))
+    yield from _check_options(grader, options, folder)
     yield from _check_transform(grader, options["transform"], folder)
     if isinstance(grader, Composite):
         parts = options
@@ -159,23 +159,24 @@ def _check_transform(grader: GraderOptions, node: Node, folder: Path) -> Reading
 
     problem = transform_problem(grader.transform, folder)
     if problem:
-        yield node.problem(problem)
+        yield node.problem(problem)._replace(cause=problem)
 
 
-def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
-    """Return the problems of a grader's options, or else the package or file that it lacks."""
+def _check_options(grader: GraderOptions, node: Node, folder: Path) -> Reading[None]:
+    """Yield the problems of a grader's options, or else the package or file that it lacks."""
     problems = grader.problems()
     if problems:
-        return problems
+        yield from map(node.problem, problems)
+        return
     missing = grader.missing(folder)
     if missing:
-        return [missing]
+        yield node.problem(missing)._replace(cause=missing)
+        return
     for name in keys_of(type(grader)):
         path = file_url(getattr(grader, name))
         if path is not None:
             remedy = f"name the file in `vars`, as in `text: {{file: {path}}}`"
-            problems.append(f"this is text: {remedy}, and write `{{{{ text }}}}` here")
-    return problems
+            yield node.problem(f"this is text: {remedy}, and write `{{{{ text }}}}` here")
 
 
 def _read_files(cls: type[GraderOptions], node: Node, folder: Path) -> Reading[Node | None]:
@@ -398,7 +399,7 @@ def _read_grader(entry: GraderOptions, node: Node, folder: Path) -> Reading[Expe
     grader = yield from check(type(entry), node)
     if grader is None:
         return None
-    yield from map(node.problem, _problems_of(grader, folder))
+    yield from _check_options(grader, node, folder)
     yield from _check_transform(grader, node["transform"], folder)
     if isinstance(grader, Composite):
         grader = yield from _read_parts(grader, node["of"], folder)

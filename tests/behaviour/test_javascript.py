@@ -497,5 +497,23 @@ async def test_validate_loads_files_in_the_sandbox(tmp_path: Path) -> None:
     ended = await ci_evals(folder, "validate")
     assert ended.code == 2
     assert "expect[0].javascript: check.mjs does not load: " in ended.err
-    assert "`sandbox: false` of a grader lifts" in ended.err
-    assert "equals.transform: change.mjs:shout does not load: SyntaxError: " in ended.err
+    assert "the sandbox denies it; a `javascript` grader can set `sandbox: false`" in ended.err
+    assert "equals.transform: change.mjs does not load: SyntaxError: " in ended.err
+
+
+async def test_a_file_that_does_not_load_is_one_problem(tmp_path: Path) -> None:
+    functions = (
+        "export const one = (text) => text;\nexport const two = (text) => { return return };\n"
+    )
+    expect = [
+        {"javascript": {"file": "broken.mjs:one"}},
+        {"equals": {"value": "hi", "transform": "broken.mjs:one"}},
+        {"equals": {"value": "hi", "transform": "broken.mjs:two"}},
+    ]
+    cases = [{"id": name, "input": name, "expect": expect} for name in ("a", "b")]
+    write_suite(tmp_path, cases)
+    (tmp_path / "broken.mjs").write_text(functions)
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert ended.err.count("broken.mjs does not load: SyntaxError: ") == 1
+    assert "cases[0].expect[0].javascript and 5 more: " in ended.err
