@@ -194,16 +194,18 @@ function returnLast(code) {
 
 // Files.
 
-// In TypeScript, `./limits` and `./limits.js` mean limits.ts or limits/index.ts, which Node.js itself does not look for.
+// In TypeScript, `./limits` means limits.ts or limits/index.ts, and `./limits.mjs` means limits.mts. Node.js itself looks
+// for none of these.
 function resolveInTypeScript(specifier, context, next) {
   const isRelative = specifier.startsWith("./") || specifier.startsWith("../");
-  const isOfTypeScript = context.parentURL !== undefined && context.parentURL.endsWith(".ts");
+  const isOfTypeScript = /\.[cm]?ts$/.test(context.parentURL);
   try {
     return next(specifier, context);
   } catch (error) {
     if (!isRelative || !isOfTypeScript) throw error;
-    const name = specifier.replace(/\.js$/, "");
-    for (const other of [`${name}.ts`, `${name}/index.ts`]) {
+    const source = specifier.replace(/\.([cm]?)js$/, ".$1ts");
+    const others = source === specifier ? [`${specifier}.ts`, `${specifier}/index.ts`] : [source];
+    for (const other of others) {
       try {
         return next(other, context);
       } catch {

@@ -87,19 +87,21 @@ async def test_typescript_needs_a_node_that_reads_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(node_version() < (22, 15), reason="this Node.js has no hooks for imports")
-async def test_typescript_finds_its_own_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["ts", "mts"])
+async def test_typescript_finds_its_own_files(tmp_path: Path, kind: str) -> None:
     """Without an extension or with that of their compiled form, as its compilers do."""
-    for name, value in {"least.ts": 1, "most.ts": 5, "signs/index.ts": 3}.items():
+    for name, value in {"least.ts": 1, "most.ts": 5, "signs/index.ts": 3, "odd.mts": 2}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"export const limit: number = {value};\n", "utf-8")
-    (tmp_path / "check.ts").write_text(
+    (tmp_path / f"check.{kind}").write_text(
         "import { limit as least } from './least';\n"
         "import { limit as most } from './most.js';\n"
         "import { limit as other } from './signs';\n"
-        "export default (output: string) => output.length > least && other < most;\n",
+        "import { limit as odd } from './odd.mjs';\n"
+        "export default (output: string) => output.length > least && other + odd <= most;\n",
         "utf-8",
     )
-    (found,) = await judged(tmp_path, judge({"file": "check.ts"}, "hi"))
+    (found,) = await judged(tmp_path, judge({"file": f"check.{kind}"}, "hi"))
     assert found["status"] == "passed", found
 
 
