@@ -3,7 +3,7 @@
 from typing import Any
 
 from ci_evals.plugins.importers.draft import SuiteDraft, locate
-from ci_evals.plugins.importers.parts import JUDGE, NO_PROVIDERS
+from ci_evals.plugins.importers.parts import JUDGE, NO_PROVIDERS, raw
 from ci_evals.plugins.importers.source import Source
 from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
@@ -51,7 +51,7 @@ def _case(row: Node, number: int) -> dict[Any, Any]:
     if reference := record.get("reference_outputs"):
         if len(reference) == 1:
             (reference,) = reference.values()
-        case["expect"] = [{"judge": {"rubric": "factual", "reference": reference}}]
+        case["expect"] = [{"judge": {"rubric": "factual", "reference": raw(reference)}}]
     tags = record.get("tags")
     if isinstance(tags, str) and tags:
         case["tags"] = [tags]

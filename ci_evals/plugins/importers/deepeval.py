@@ -5,7 +5,7 @@ from typing import Any
 
 from ci_evals.format import number_of
 from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError, locate
-from ci_evals.plugins.importers.parts import JUDGE, NO_PROVIDERS, as_data
+from ci_evals.plugins.importers.parts import JUDGE, NO_PROVIDERS, as_data, raw
 from ci_evals.plugins.importers.source import Source
 from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
@@ -83,7 +83,7 @@ def _case(row: Node) -> dict[Any, Any]:
         case["vars"] = {"context": context}
     expect: list[Any] = []
     if "expected_output" in golden:
-        reference = str(golden["expected_output"])
+        reference = raw(str(golden["expected_output"]))
         expect.append({"judge": {"rubric": "factual", "reference": reference}})
     if tools := golden.get("expected_tools"):
         calls = [_tool(tool) for tool in tools]

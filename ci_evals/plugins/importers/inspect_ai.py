@@ -5,7 +5,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError, locate
-from ci_evals.plugins.importers.parts import NO_PROVIDERS, as_data, input_or_messages
+from ci_evals.plugins.importers.parts import NO_PROVIDERS, as_data, input_or_messages, raw
 from ci_evals.plugins.importers.source import Source
 from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
@@ -43,6 +43,7 @@ if chosen == set(vars["answer"]):
 return {"passed": False, "reason": f"answers {answer}, not {vars['answer']}"}
 """
 _MIXED = "it is multiple choice, and others are not: import these samples separately"
+_TOO_MANY = "more choices than letters: write it with a prompt and a `python` grader of its own"
 _LOST = {
     "sandbox": "a task folder has an environment of its own: see providers of type `task`",
     "files": "a task folder has files of its own: see providers of type `task`",
@@ -99,12 +100,14 @@ def _case(row: Node, draft: SuiteDraft, *, all_choose: bool) -> dict[Any, Any]:
     if choices:
         if isinstance(choices, str):
             choices = choices.split(",")
+        if len(choices) > len(ascii_uppercase):
+            raise UntranslatableError(_TOO_MANY)
         letters = ascii_uppercase[: len(choices)]
         options = []
         for letter, choice in zip(letters, choices, strict=True):
             options.append(f"{letter}) {str(choice).strip()}")
         case["vars"] = {
-            "question": sample["input"],
+            "question": _question(sample["input"]),
             "choices": "\n".join(options),
             "letters": ",".join(letters),
             "answer": re.sub(r"[\s,]", "", "".join(targets)).upper(),
@@ -112,9 +115,9 @@ def _case(row: Node, draft: SuiteDraft, *, all_choose: bool) -> dict[Any, Any]:
     else:
         case |= input_or_messages(sample["input"])
         if len(targets) > 1:
-            case["expect"] = [{"contains_any": {"value": targets, "ignore_case": True}}]
+            case["expect"] = [{"contains_any": {"value": raw(targets), "ignore_case": True}}]
         else:
-            case["expect"] = [{"contains": {"value": targets[0], "ignore_case": True}}]
+            case["expect"] = [{"contains": {"value": raw(targets[0]), "ignore_case": True}}]
     metadata = sample.get("metadata")
     if isinstance(metadata, dict):
         case["metadata"] = metadata
@@ -123,3 +126,18 @@ def _case(row: Node, draft: SuiteDraft, *, all_choose: bool) -> dict[Any, Any]:
             comment = draft.lose(row[key], f"sample: {key}", reason, weakens=False)
             case[comment] = None
     return case
+
+
+def _question(value: Any) -> Any:
+    """Return the question of a sample with choices: its input, or that of a chat's only message.
+
+    Raises:
+        UntranslatableError: it has more messages, or parts other than text.
+    """
+    asked = input_or_messages(value)
+    if "input" in asked:
+        return asked["input"]
+    match asked["messages"]:
+        case [{"role": "user", "content": question}]:
+            return question
+    raise UntranslatableError("choices after other messages: write these into a prompt")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ci_evals.errors import ConfigError
 from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError, locate
-from ci_evals.plugins.importers.parts import JUDGE, NO_PROVIDERS, input_or_messages, one_of
+from ci_evals.plugins.importers.parts import JUDGE, NO_PROVIDERS, input_or_messages, one_of, raw
 from ci_evals.plugins.importers.source import Source
 from ci_evals.plugins.importers.writing import YamlComment
 
@@ -104,7 +104,7 @@ def _add_samples(
             if kind == "fuzzy":
                 case["vars"] = {"ideal": _ideals(row.value)}
             elif kind is not None:
-                case["expect"] = [_grader(kind, row.value, arguments)]
+                case["expect"] = [raw(_grader(kind, row.value, arguments))]
             cases.append(locate(case, row.line))
         except UntranslatableError as error:
             cases.append(draft.lose(row, "sample", str(error), weakens=True))

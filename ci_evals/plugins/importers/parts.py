@@ -9,6 +9,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.model.response import Message, ToolCall
 from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError
 from ci_evals.plugins.importers.writing import YamlComment
+from ci_evals.templating import is_template
 
 NO_PROVIDERS = "The file names no providers: add them under `providers`."
 JUDGE = {"name": "judge", "type": "openai", "model": "gpt-4.1"}
@@ -67,10 +68,21 @@ def unconfirmed(answer: str | None, today: date, judge: Mapping[str, Any] = {}) 
     expect: list[Any] = [{"not_empty": True}]
     reason = "no answer was recorded: say what is expected"
     if answer is not None:
-        expect = [{"judge": {"rubric": "factual", "reference": answer, **judge}}]
+        expect = [{"judge": {"rubric": "factual", "reference": raw(answer), **judge}}]
         reason = "the recorded answer is not confirmed"
     until = str(today + _QUARANTINE)
     return {"expect": expect, "quarantine": {"reason": reason, "until": until}}
+
+
+def raw(value: Any) -> Any:
+    """Return a value in which no text is a template: other tools and recorded answers have none."""
+    if isinstance(value, str) and is_template(value):
+        return f"{{% raw %}}{value}{{% endraw %}}"
+    if isinstance(value, dict):
+        return {key: raw(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [raw(item) for item in value]
+    return value
 
 
 def one_of(grader: str, values: Sequence[Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ci_evals.plugins.importers.draft import SuiteDraft, UntranslatableError, locate
-from ci_evals.plugins.importers.parts import NO_PROVIDERS
+from ci_evals.plugins.importers.parts import NO_PROVIDERS, raw
 from ci_evals.plugins.importers.source import Source
 from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
@@ -85,7 +85,7 @@ class _Converter:
         expected = given.get("expected_output")
         if expected is not None:
             if compares or compares_too:
-                expect.append({"equals": expected})
+                expect.append({"equals": raw(expected)})
             else:
                 metadata["expected_output"] = expected
         expect += own
@@ -112,7 +112,7 @@ class _Converter:
                 compares = True
                 continue
             try:
-                grader = self.grader(name, given)
+                grader = raw(self.grader(name, given))
                 if isinstance(given, dict) and given.get("evaluation_name"):
                     for options in grader.values():
                         options["name"] = str(given["evaluation_name"])
@@ -175,7 +175,9 @@ class _Converter:
 
 
 def _equals(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"equals": {"value": options.get("value")}}
+    if "value" not in options:
+        raise UntranslatableError("it has no `value`")
+    return {"equals": {"value": options["value"]}}
 
 
 def _contains(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,20 +248,18 @@ def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _span(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a grader for a query of a tool's span, which also finds failed calls."""
-    query = options.get("query")
-    if not isinstance(query, Mapping):
-        raise UntranslatableError(_SPANS)
-    attributes = query.get("has_attributes", {})
-    name = query.get("name_equals", "running tool")
     tool = None
-    if isinstance(attributes, Mapping):
-        tool = attributes.get("gen_ai.tool.name")
-    if tool is None and not attributes and name.startswith(_TOOL_SPAN):
-        tool = name.removeprefix(_TOOL_SPAN)
-    is_of_tool = name in ("running tool", f"{_TOOL_SPAN}{tool}")
-    if not is_of_tool or len(attributes) > 1 or query.keys() - {"name_equals", "has_attributes"}:
+    match options.get("query"):
+        case {"name_equals": str(name), **others} if not others:
+            if name.startswith(_TOOL_SPAN):
+                tool = name.removeprefix(_TOOL_SPAN)
+        case {"has_attributes": {"gen_ai.tool.name": str(tool), **attributes}, **others}:
+            names = ({}, {"name_equals": "running tool"}, {"name_equals": f"{_TOOL_SPAN}{tool}"})
+            if attributes or others not in names:
+                tool = None
+    if not tool:
         raise UntranslatableError(_SPANS)
-    return {"trajectory": {"calls": _names([tool]), "match": "superset"}}
+    return {"trajectory": {"calls": [tool], "match": "superset"}}
 
 
 def _with_failed(options: Mapping[str, Any], *, default: bool = False) -> dict[str, bool]:

@@ -12,7 +12,7 @@ from typing import Any
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import one_line
 from ci_evals.plugins.importers.draft import LostPart, SuiteDraft, locate
-from ci_evals.plugins.importers.parts import JUDGE
+from ci_evals.plugins.importers.parts import JUDGE, raw
 from ci_evals.plugins.importers.source import Source, read_source
 from ci_evals.plugins.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
@@ -211,7 +211,7 @@ def _case(row: Node, name: str, skill: Path, source: Source, draft: SuiteDraft) 
     case = {
         "id": case_id,
         "input": _input(row, skill, source),
-        "expect": [{"judge": {"rubric": str(rubric)}} for rubric in rubrics],
+        "expect": [{"judge": {"rubric": raw(str(rubric))}} for rubric in rubrics],
     }
     located: dict[str, Any] = locate(case, row.line)
     return located

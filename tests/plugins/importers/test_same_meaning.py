@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import Template
 from leftovers import journaled
 from processes import Finished, ci_evals
 
@@ -175,16 +176,22 @@ async def test_an_evaluator_of_pydantic_evals_passes_the_same_answers(
     assert {run["status"] for run in found} <= {"passed", "failed"}
 
 
-async def test_a_query_over_other_spans_is_listed(tmp_path: Path) -> None:
+async def test_evaluators_of_another_shape_are_listed(tmp_path: Path) -> None:
     queries = [
         {"name_contains": "tool"},
         {"has_attributes": {"a": 1, "b": 2}},
         {"name_equals": "x"},
+        {"name_equals": 5},
+        {"has_attributes": ["gen_ai.tool.name"]},
+        {"has_attributes": None, "name_equals": "execute_tool a"},
+        {"has_attributes": {"gen_ai.tool.name": "a"}, "name_equals": "x"},
     ]
-    evaluators = [{"HasMatchingSpan": {"query": query}} for query in queries]
+    evaluators: list[Any] = [{"HasMatchingSpan": {"query": query}} for query in queries]
+    evaluators.append({"Equals": {"expected": 1, "strict": True}})
     case = {"name": "a", "inputs": "a", "evaluators": evaluators}
     _, ended = await imported(tmp_path, json.dumps({"cases": [case]}))
-    assert ended.err.count("evaluators: HasMatchingSpan: only a span of a tool by its name") == 3
+    assert "evaluators: Equals: it has no `value`" in ended.err
+    assert ended.err.count("evaluators: HasMatchingSpan: only a span of a tool by its name") == 7
 
 
 async def test_code_that_reads_members_gets_the_text_of_answers_that_are_not_json(
@@ -430,3 +437,83 @@ async def test_code_that_makes_the_answer_of_a_service_is_listed(tmp_path: Path)
     )
     assert ended.err.count("write the JSONPath of the answer under `output`") == 2
     assert "config.transformResponse: only its `output` is read" in ended.err
+
+
+TEXT = "use {{ input }} and {% if %}"
+ROWS: dict[str, Any] = {
+    "Inspect": [{"input": "q", "target": TEXT}],
+    "OpenAI Evals": [{"input": "q", "ideal": TEXT}],
+    "deepeval": [{"input": "q", "expected_output": TEXT}],
+    "ag2": [{"inputs": {"input": "q"}, "reference_outputs": {"answer": TEXT}}],
+    "pydantic-evals": {"cases": [{"inputs": "q", "evaluators": [{"LLMJudge": TEXT}]}]},
+    "agent skills": {
+        "skill_name": "s",
+        "evals": [{"id": 1, "prompt": "q", "expectations": [TEXT]}],
+    },
+    "1 trace": {
+        "resourceSpans": [
+            {
+                "scopeSpans": [
+                    {
+                        "spans": [
+                            {
+                                "traceId": "a",
+                                "spanId": "b",
+                                "name": "app",
+                                "startTimeUnixNano": "1",
+                                "endTimeUnixNano": "2",
+                                "attributes": [
+                                    {"key": key, "value": {"stringValue": value}}
+                                    for key, value in (("input.value", "q"), ("output.value", TEXT))
+                                ],
+                            }
+                        ]
+                    }
+                ]
+            }
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("origin", ROWS)
+async def test_texts_of_files_without_templates_are_no_templates(
+    tmp_path: Path, origin: str
+) -> None:
+    """Those of other tools, and recorded answers."""
+    (tmp_path / "rows.json").write_text(json.dumps(ROWS[origin]))
+    ended = await ci_evals(tmp_path, "import", "rows.json", "--to", "evals.yaml")
+    assert ended.code == 0, ended.err
+    written = (tmp_path / "evals.yaml").read_text()
+    assert f"({origin})" in written
+    suite, _, _ = parse(written, "evals.yaml")
+    ((options,),) = [grader.values() for grader in suite["cases"][0]["expect"]]
+    text = options
+    if isinstance(options, dict):
+        text = options.get("reference") or options.get("value")
+    assert Template(text).render(input="q") == TEXT
+
+
+async def test_expected_values_of_pydantic_evals_are_compared_as_they_are(tmp_path: Path) -> None:
+    value = {"text": TEXT, "number": 5}
+    case = {"name": "c", "inputs": "q", "expected_output": value, "evaluators": ["EqualsExpected"]}
+    suite, _ = await imported(tmp_path, json.dumps({"cases": [case]}))
+    answers = {"c": {"output": json.dumps(value)}}
+    suite["providers"] = [{"type": "mock", "answers": answers}]
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    assert [status for _, status in await run(tmp_path)] == ["passed"]
+
+
+async def test_samples_with_choices_that_have_no_letters_or_no_question_are_listed(
+    tmp_path: Path,
+) -> None:
+    user = {"role": "user", "content": "Which?"}
+    samples = [
+        {"input": "Which?", "target": "A", "choices": [str(number) for number in range(27)]},
+        {"input": [{"role": "system", "content": "s"}, user], "target": "A", "choices": ["x", "y"]},
+        {"input": [user], "target": "A", "choices": ["x", "y"]},
+    ]
+    suite, ended = await imported(tmp_path, json.dumps(samples))
+    assert "sample: more choices than letters" in ended.err
+    assert "sample: choices after other messages" in ended.err
+    assert [case["vars"]["question"] for case in suite["cases"]] == ["Which?"]
