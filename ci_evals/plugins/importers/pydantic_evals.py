@@ -248,15 +248,14 @@ def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _span(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a grader for a query of a tool's span, which also finds failed calls."""
-    tool = None
+    tool = ""
     match options.get("query"):
-        case {"name_equals": str(name), **others} if not others:
-            if name.startswith(_TOOL_SPAN):
-                tool = name.removeprefix(_TOOL_SPAN)
-        case {"has_attributes": {"gen_ai.tool.name": str(tool), **attributes}, **others}:
-            names = ({}, {"name_equals": "running tool"}, {"name_equals": f"{_TOOL_SPAN}{tool}"})
-            if attributes or others not in names:
-                tool = None
+        case {"name_equals": str(name), **others} if not others and name.startswith(_TOOL_SPAN):
+            tool = name.removeprefix(_TOOL_SPAN)
+        case {"has_attributes": {"gen_ai.tool.name": str(named), **attributes}, **others}:
+            is_of_tool = others.get("name_equals") in (None, "running tool", _TOOL_SPAN + named)
+            if is_of_tool and not attributes and not others.keys() - {"name_equals"}:
+                tool = named
     if not tool:
         raise UntranslatableError(_SPANS)
     return {"trajectory": {"calls": [tool], "match": "superset"}}

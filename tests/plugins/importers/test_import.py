@@ -1531,6 +1531,11 @@ tests:
   - vars: {q: g}
     options: {transform: "const all = output + output; return all"}
     assert: [{type: equals, value: gg}]
+  - vars: {q: h}
+    options: {transform: "if (output === 'h') return 'H'; return output"}
+    assert: [{type: equals, value: H}]
+  - vars: {q: seven}
+    assert: [{type: equals, value: 5, transform: output.length}]
   - vars: {q: e}
     assert: [{type: not-contains, value: e, transform: 'output.nothing.there()'}]
 """,
@@ -1549,6 +1554,8 @@ tests:
         "c ; d": "passed",
         "f": "passed",
         "g": "passed",
+        "h": "passed",
+        "seven": "passed",
         "e": "failed",
     }
     assert "Cannot read properties of undefined" in ended.out

@@ -427,6 +427,7 @@ async def test_code_that_makes_the_answer_of_a_service_is_listed(tmp_path: Path)
     services = ""
     for code in (
         "json.items.map(i => i.text).join()",
+        "json.items.length",
         "(json) => { if (json.error) return json.error; return json.a; }",
         "{ output: json.a, tokenUsage: { total: json.n } }",
     ):
@@ -435,7 +436,7 @@ async def test_code_that_makes_the_answer_of_a_service_is_listed(tmp_path: Path)
     _, ended = await imported(
         tmp_path, f"prompts: ['{{{{ q }}}}']\nproviders:\n{services}tests: [{{vars: {{q: hi}}}}]\n"
     )
-    assert ended.err.count("write the JSONPath of the answer under `output`") == 2
+    assert ended.err.count("write the JSONPath of the answer under `output`") == 3
     assert "config.transformResponse: only its `output` is read" in ended.err
 
 

@@ -84,7 +84,7 @@ def {name}(asked: Any, request: Request) -> str:
 """
 
 
-_PROPERTIES = r"((?:\??\.\w+|\??\.?\[\d+\])+)"
+_PROPERTIES = r"((?:\??\.(?!length\b)\w+|\??\.?\[\d+\])+)"  # a length is no part of JSON
 _USUAL = (
     (r"output\.trim\(\)", "output | trim"),
     (r"output\.toLowerCase\(\)", "output | lower"),
@@ -167,6 +167,8 @@ class Transforms:
                 return match.expand(ours).replace("?.[", "[").replace("?.", ".")
         if "\n" in expression:
             expression = code.strip()
+        elif re.match(r"(?:if|for|while|switch|try)\b", expression):
+            expression = f"{expression}\n"  # statements are a body, also on one line
         elif re.match(r"(const|let|var)\s", expression):
             before, semicolon, last = expression.rpartition(";")
             expression = f"{before}{semicolon}\nreturn {_without_return(last.strip())};"

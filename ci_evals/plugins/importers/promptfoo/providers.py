@@ -595,7 +595,7 @@ def _body(body: Any) -> Any:
         raise UntranslatableError("its `body` is not JSON, the only supported format") from None
 
 
-_MEMBER = r"json(?:\??\.\w+|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])+"
+_MEMBER = r"json(?:\??\.(?!length\b)\w+|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])+"
 _ONLY_OUTPUT = "only its `output` is read: write JSONPaths of the rest, as `usage` or `metadata`"
 
 
