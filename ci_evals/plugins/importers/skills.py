@@ -24,6 +24,9 @@ _COMMAND = (
     *("claude", "-p", "--permission-mode", "acceptEdits"),
     *("--output-format", "stream-json", "--verbose"),
 )
+_STATEMENTS = ("expectations", "assertions")
+"""The keys of statements on the result; skill-creator's own text uses both names."""
+_EVAL = ("id", "prompt", "expected_output", "files", *_STATEMENTS)
 _BARS = {"recall.true": 0.8, "precision.true": 0.8}
 _STARTER = """\
 No evals were found next to {names}. Write requests that should trigger the skill, and similar ones
@@ -164,7 +167,11 @@ def _cases(source: Source, skill: Path, draft: SuiteDraft) -> list[dict[str, Any
     if problems:
         raise ConfigError(problems)
     name = str(written.value["skill_name"])
-    return [_case(row, name, skill, source, draft) for row in rows]
+    cases = []
+    for number, row in enumerate(rows, 1):
+        case_id = f"{name} {row.value.get('id', number)}"
+        cases.append(_case(row, case_id, skill, source, draft))
+    return cases
 
 
 def _file_problems(files: Node, skill: Path) -> Iterator[Problem]:
@@ -199,22 +206,32 @@ def _trigger_case(case_id: str, query: str, skill: str, *, used: bool) -> dict[s
     }
 
 
-def _case(row: Node, name: str, skill: Path, source: Source, draft: SuiteDraft) -> dict[str, Any]:
-    written = row.value
-    rubrics = list(written.get("expectations") or ())
-    if expected := written.get("expected_output"):
-        rubrics.insert(0, f"The result is as described: {expected}")
-    case_id = f"{name} {written['id']}"
+def _case(
+    row: Node, case_id: str, skill: Path, source: Source, draft: SuiteDraft
+) -> dict[Any, Any]:
+    rubrics = []
+    if expected := row.value.get("expected_output"):
+        rubrics.append(f"The result is as described: {expected}")
+    for key in _STATEMENTS:
+        rubrics += [_statement(each) for each in row.value.get(key) or ()]
     if not rubrics:
         reason = "it says nothing of the result: add expectations"
         draft.lost.append(LostPart(source.shown, row.line, case_id, reason, weakens=True))
-    case = {
+    case: dict[Any, Any] = {
         "id": case_id,
         "input": _input(row, skill, source),
-        "expect": [{"judge": {"rubric": raw(str(rubric))}} for rubric in rubrics],
+        "expect": [{"judge": {"rubric": raw(rubric)}} for rubric in rubrics],
     }
-    located: dict[str, Any] = locate(case, row.line)
+    case |= draft.lose_other_keys(row, _EVAL)
+    located: dict[Any, Any] = locate(case, row.line)
     return located
+
+
+def _statement(expectation: Any) -> str:
+    """Return the text of an expectation, which some files have in a mapping."""
+    if isinstance(expectation, Mapping) and "text" in expectation:
+        return str(expectation["text"])
+    return str(expectation)
 
 
 def _input(row: Node, skill: Path, source: Source) -> Any:

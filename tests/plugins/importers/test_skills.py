@@ -74,6 +74,18 @@ async def test_evals_of_skill_creator_run_with_and_without_the_skill(tmp_path: P
     ]
 
 
+async def test_evals_may_have_assertions_no_id_and_keys_of_their_own(tmp_path: Path) -> None:
+    statements = ["It is short.", {"text": "It is kind.", "type": "llm"}]
+    row = {"prompt": "Write.", "assertions": statements, "setup": "make"}
+    write_skill(tmp_path, "stamps", evals={"skill_name": "stamps", "evals": [row]})
+    done = await ci_evals(tmp_path, "import", "stamps/evals/evals.json", "--to", "evals.yaml")
+    assert done.code == 0, done.err
+    assert "not imported: stamps/evals/evals.json:1: setup: " in done.err
+    (case,) = suite_in(tmp_path)["cases"]
+    assert case["id"] == "stamps 1"
+    assert case["expect"] == [{"judge": "It is short."}, {"judge": "It is kind."}]
+
+
 @pytest.mark.parametrize(
     ("files", "told"),
     [
