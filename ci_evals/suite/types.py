@@ -89,12 +89,30 @@ def _check_format(name: str) -> str:
     raise ValueError(f"unknown format {name!r}, {hint}")
 
 
+def _check_files(names: Sequence[str]) -> Sequence[str]:
+    """Return the names of report formats.
+
+    Raises:
+        ValueError: two of them write the same file.
+    """
+    by_file: dict[str | None, str] = {}
+    for name in names:
+        if name in FORMATS.own:
+            file = FORMATS.own[name].file
+            other = by_file.setdefault(file, name)
+            if other != name:
+                raise ValueError(f"{other!r} and {name!r} both write {file}: remove one of them")
+    return names
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions(Options):
     """The report files to write, and their folder."""
 
     out: Annotated[str, Field(description="Folder for the results; --out wins.")] = RESULTS
-    formats: OneOrMore[Annotated[str, AfterValidator(_check_format)]] = (
+    formats: Annotated[
+        OneOrMore[Annotated[str, AfterValidator(_check_format)]], AfterValidator(_check_files)
+    ] = (
         "json",
         "junit",
         "markdown",

@@ -104,6 +104,12 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(
     ]
 
 
+def test_two_formats_of_the_same_file_are_refused(project: Project) -> None:
+    project.suite(report={"formats": ["junit", "json", "junit_flaky"]})
+    (problem,) = project.problems()
+    assert "'junit' and 'junit_flaky' both write junit.xml: remove one of them" in problem
+
+
 def test_a_report_in_no_format_is_refused(project: Project) -> None:
     project.suite(report={"formats": []})
     (problem,) = project.problems()
