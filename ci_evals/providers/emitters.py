@@ -246,6 +246,11 @@ def _advise(emitter: str, lack: Literal["question", "answer"]) -> str:
             if lack == "answer" and known.record_outputs is not None:
                 setting = known.record_outputs
             return f"{emitter} recorded no {lack}: {setting}"
+    if lack == "answer":
+        return (
+            f"{emitter or 'an unnamed tracer'} recorded no answer under a known name: set"
+            " `output.value` (OpenInference) on its spans"
+        )
     return (
         f"the attributes of {emitter or 'an unnamed tracer'} are not known: set `input.value` and "
         "`output.value` (OpenInference) on its spans"

@@ -453,7 +453,11 @@ async def test_grade_names_the_emitter_of_traces_without_a_question(
         ),
         (
             {"harbour.answer": ANSWER, "ci_evals.case.id": "parcel"},
-            "the attributes of harbour-tracer are not known: set `input.value`",
+            "harbour-tracer recorded no answer under a known name: set `output.value`",
+        ),
+        (
+            {"input.value": QUESTION},
+            "harbour-tracer recorded no answer under a known name: set `output.value`",
         ),
     ],
 )
