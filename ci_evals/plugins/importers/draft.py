@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ci_evals.plugins.importers.writing import YamlComment, write_value
@@ -75,6 +76,7 @@ class SuiteDraft:
         files: further files of the suite, by name, with their text.
         targets: the functions that code in the suite imports, as `module:function`.
         modules: the Python files that the suite imports, relative to it, by their modules.
+        folder: the folder of the suite, if it imports any.
     """
 
     origin: str
@@ -83,6 +85,7 @@ class SuiteDraft:
     files: dict[str, str] = field(default_factory=dict)
     targets: list[str] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
+    folder: Path = field(default_factory=Path)
 
     def module_of(self, path: str) -> str:
         """Return the module of a Python file; one above the suite is imported from its own folder.
@@ -94,13 +97,25 @@ class SuiteDraft:
             UntranslatableError: another file has the same module.
         """
         module = path.removesuffix(".py")
+        other = None
         if path.startswith(_ABOVE):
-            module = module.rpartition("/")[-1]
+            folder, _, module = module.rpartition("/")
+            other = self._found_before(folder, f"{module}.py")
         module = module.replace("/", ".")
-        other = self.modules.setdefault(module, path)
+        other = other or self.modules.setdefault(module, path)
         if other != path:
             raise UntranslatableError(f"{other} has the same name as {path}: rename one of them")
         return module
+
+    def _found_before(self, folder: str, name: str) -> str | None:
+        """Return the file of a name that is imported in place of the one in a folder above."""
+        for earlier in ("", *self.code_folders):
+            if earlier == folder:
+                break
+            path = f"{earlier}/{name}".removeprefix("/")
+            if (self.folder / path).is_file():
+                return path
+        return None
 
     @property
     def code_folders(self) -> list[str]:

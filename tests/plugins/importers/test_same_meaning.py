@@ -399,6 +399,23 @@ async def test_two_python_files_of_the_same_name_are_told_apart(tmp_path: Path) 
     assert "checks.py has the same name as ../lib/checks.py: rename one of them" in ended.err
 
 
+@pytest.mark.parametrize("other", ["checks.py", "../other/checks.py"])
+async def test_a_python_file_that_another_one_would_replace_is_listed(
+    tmp_path: Path, other: str
+) -> None:
+    """The folders are searched in order, so that a file may be found that no test names."""
+    passes = "def get_assert(output, context):\n    return True\n"
+    suite, ended = await imported(
+        tmp_path / "evals",
+        PROMPTFOO + "tests: [{vars: {q: hi}, assert: ["
+        "{type: python, value: 'file://../other/fine.py'},"
+        " {type: python, value: 'file://../lib/checks.py'}]}]\n",
+        {**ABOVE, "../other/fine.py": passes, other: passes},
+    )
+    assert f"{other} has the same name as ../lib/checks.py: rename one of them" in ended.err
+    assert len(suite["cases"][0]["expect"]) == 1
+
+
 @pytest.mark.parametrize(
     ("code", "output"),
     [

@@ -202,7 +202,7 @@ class _Converter:
         self.source = source
         self.config = source.written
         self.default_test = self.find_default_test()
-        self.draft = SuiteDraft("promptfoo")
+        self.draft = SuiteDraft("promptfoo", folder=source.folder)
         self.templates = TemplateTranslator()
         self.agents = Agents(module_for(source.path, "agents"), self.draft)
         transforms = Transforms(module_for(source.path, "transforms"), self.draft)
