@@ -535,3 +535,30 @@ async def test_samples_with_choices_that_have_no_letters_or_no_question_are_list
     assert "sample: more choices than letters" in ended.err
     assert "sample: choices after other messages" in ended.err
     assert [case["vars"]["question"] for case in suite["cases"]] == ["Which?"]
+
+
+async def test_an_entry_of_another_shape_is_listed_without_its_neighbours(tmp_path: Path) -> None:
+    suite, ended = await imported(
+        tmp_path,
+        """\
+prompts: ['{{ q }}', '{{ q | unknown }}']
+providers: [echo, 'exec: say "x']
+tests:
+  - file://t.csv
+  - {vars: {q: c}, assert: [{contains: c}, {type: word-count, value: few}]}
+""",
+        {
+            "t.csv": "q,__expected,__threshold\na,contains:a,high\nb,contains:b,0.5\n"
+            "{{ 5 / 0 }},contains:c,\n"
+        },
+    )
+    listed = [line for line in ended.err.splitlines() if line.startswith("not imported")]
+    assert [line.partition(": ")[2] for line in listed] == [
+        "p.yaml:1: prompt: not a template that Jinja2 can read: No filter named 'unknown'.",
+        'p.yaml:2: provider: `say "x` is not a command: No closing quotation',
+        "p.yaml:5: assert: contains: c: an assertion is a mapping with a `type`",
+        "p.yaml:5: assert: word-count: it has no number of words",
+        "t.csv:2: tests: 'high' is not a number",
+        "t.csv:4: tests: the var 'q', a template, cannot be rendered: division by zero",
+    ]
+    assert [case["vars"] for case in suite["cases"]] == [{"q": "b"}, {"q": "c"}]

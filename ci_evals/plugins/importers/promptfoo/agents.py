@@ -267,11 +267,17 @@ class Agents:
         return {"type": "python", "target": f"{self.module}:{name}"}
 
     def run_program(self, command: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a provider that runs a program with the prompt as an argument."""
+        """Return a provider that runs a program with the prompt as an argument.
+
+        Raises:
+            UntranslatableError: the command has a quotation mark without its other one.
+        """
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise UntranslatableError(f"`{command}` is not a command: {error}") from None
         name = self._name(command)
-        self._parts[name] = _PROGRAM.format(
-            name=name, words=repr(shlex.split(command)), config=repr(dict(config))
-        )
+        self._parts[name] = _PROGRAM.format(name=name, words=repr(words), config=repr(dict(config)))
         return {"type": "python", "target": f"{self.module}:{name}"}
 
     def _name(self, wanted: str) -> str:

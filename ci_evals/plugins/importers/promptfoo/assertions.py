@@ -593,9 +593,12 @@ def _cost(_: Any, threshold: Any) -> _Converted:
 def _word_count(value: Any, _: Any) -> _Converted:
     if isinstance(value, dict):
         return "word_count", {key: item for key, item in value.items() if key in ("max", "min")}
-    if isinstance(value, str):
-        value = float(value)
-    number = int(_number(value))
+    number = value
+    if isinstance(value, str) and value.strip().isdecimal():
+        number = int(value)
+    if not isinstance(number, int | float):
+        raise UntranslatableError("it has no number of words")
+    number = int(number)
     return "word_count", {"max": number, "min": number}
 
 

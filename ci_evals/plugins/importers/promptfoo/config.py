@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeGuard
 import yaml
 
 from ci_evals.errors import ConfigError
+from ci_evals.format import one_line
 from ci_evals.graders import GRADERS
 from ci_evals.plugins.importers.draft import (
     NO_COUNTERPART,
@@ -765,9 +766,15 @@ class _Converter:
         try:
             if not is_csv:
                 return self.read_tests(rows)
-            return [self.read_test(row.with_value(test_of_row(row.value))) for row in rows.items()]
+            return [self.read_row(row) for row in rows.items()]
         finally:
             self.source = outer
+
+    def read_row(self, row: Node) -> Any:
+        try:
+            return self.read_test(row.with_value(test_of_row(row.value)))
+        except (UntranslatableError, ConfigError) as error:
+            return self.draft.lose(row, "tests", str(error), weakens=True)
 
     def read_scenarios(self, written: Node) -> list[Any]:
         """Return a case for each pair of a configuration and a test."""
@@ -1013,10 +1020,10 @@ class _Converter:
             try:
                 made += self.assertions.convert(entry, judge, self.source)
             except (UntranslatableError, ConfigError) as error:
-                if isinstance(entry.value, dict):
-                    kind = entry.value.get("type")
+                if isinstance(entry.value, dict) and "type" in entry.value:
+                    kind = entry.value["type"]
                 else:
-                    kind = original(entry.value)[:40]
+                    kind = one_line(original(entry.value), 40)
                 made.append(self.draft.lose(entry, f"assert: {kind}", str(error), weakens=True))
         return made
 

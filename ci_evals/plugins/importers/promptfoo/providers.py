@@ -625,7 +625,7 @@ def _request_template(text: str) -> str:
     try:
         names = find_undeclared_variables(template_sandbox().parse(text))
     except TemplateError as error:
-        raise UntranslatableError(f"not a template that Jinja2 can read: {error}") from None
+        raise UntranslatableError(f"not a template that Jinja2 can read: {error.message}") from None
 
     def rename(match: re.Match[str]) -> str:
         inside = match[0]

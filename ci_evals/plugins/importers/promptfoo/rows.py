@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ci_evals.model.case import Case
+from ci_evals.plugins.importers.draft import UntranslatableError
 from ci_evals.plugins.importers.promptfoo.assertions import KINDS
 from ci_evals.suite.keys import keys_of
 from ci_evals.templating import is_template
@@ -43,7 +44,11 @@ def plain_columns(rows: Sequence[Mapping[str, str]]) -> frozenset[str] | None:
 
 
 def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row in the form of a test in the config."""
+    """Return a row in the form of a test in the config.
+
+    Raises:
+        UntranslatableError: a threshold is not a number.
+    """
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
     for column, cell in row.items():
         if not column:
@@ -69,10 +74,17 @@ def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
         elif re.fullmatch(r"expected\d*", name):
             test["assert"].append(_assertion(row, column))
         elif name == "threshold":
-            test["threshold"] = float(cell)
+            test["threshold"] = _number(cell)
         else:
             test[column] = cell  # reported later as not translated
     return {key: value for key, value in test.items() if value not in ("", [], {})}
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        raise UntranslatableError(f"{cell!r:.80} is not a number") from None
 
 
 def _assertion(row: Mapping[str, str], column: str) -> dict[str, Any]:
@@ -80,7 +92,7 @@ def _assertion(row: Mapping[str, str], column: str) -> dict[str, Any]:
     assertion = _parse_assertion(row[column].strip())
     threshold = row.get(f"__config:{column}:threshold", "").strip()
     if threshold:
-        assertion["threshold"] = float(threshold)
+        assertion["threshold"] = _number(threshold)
     if row.get("__metric"):
         assertion["metric"] = row["__metric"]
     return assertion

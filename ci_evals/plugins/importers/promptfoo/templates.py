@@ -61,7 +61,9 @@ class TemplateTranslator:
         try:
             names = find_undeclared_variables(template_sandbox().parse(jinja))
         except TemplateError as error:
-            raise UntranslatableError(f"not a template that Jinja2 can read: {error}") from None
+            raise UntranslatableError(
+                f"not a template that Jinja2 can read: {error.message}"
+            ) from None
         if "env" in names:
             self.environment |= set(re.findall(r"\benv\.(\w+)", jinja))
         if "_conversation" in names:
