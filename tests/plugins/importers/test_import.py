@@ -1244,6 +1244,10 @@ defaultTest:
   assert:
     - {type: javascript, value: output.match(/a/g).length}
     - {type: python, value: len(output)}
+    - {type: javascript, value: "output.indexOf('b') + 1"}
+    - {type: javascript, value: "output.lastIndexOf('b')"}
+    - {type: javascript, value: "Number(output.length)"}
+    - {type: python, value: "output.count('a')"}
     - {type: javascript, value: output.length; , threshold: 3}
     - {type: python, value: len(output), threshold: 2.5}
     - {type: javascript, value: "return output.length", threshold: 3}
@@ -1251,7 +1255,7 @@ tests: [{description: long, vars: {q: aab}}, {description: short, vars: {q: ab}}
 """,
     )
     start = (
-        "not imported, which weakens the suite: p.yaml:9: assert: javascript: a `threshold` above"
+        "not imported, which weakens the suite: p.yaml:13: assert: javascript: a `threshold` above"
     )
     assert [line.startswith(start) for line in lost] == [True]
     await ci_evals(tmp_path, "run")
@@ -1259,7 +1263,7 @@ tests: [{description: long, vars: {q: aab}}, {description: short, vars: {q: ab}}
         result["case"]: [grade["passed"] for grade in result["grades"]]
         for result in journaled(tmp_path / "ci-evals-results")
     }
-    assert grades == {"long": [True] * 4, "short": [True, True, False, False]}
+    assert grades == {"long": [True] * 8, "short": [*[True] * 6, False, False]}
 
 
 async def test_what_promptfoo_ignores_is_not_counted_as_lost(tmp_path: Path) -> None:

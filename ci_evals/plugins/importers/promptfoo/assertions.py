@@ -357,7 +357,15 @@ _BOOLEAN = re.compile(
     """,
     re.VERBOSE,
 )
-_ARITHMETIC = re.compile(r"\w\s*[-+*/]\s*\w")
+_MAY_EXCEED_1 = re.compile(
+    r"""
+    \w\s*[-+*/]\s*\w  # arithmetic
+    |^(?:Number|parseInt|parseFloat|int|float|sum|max|abs|round)$
+    |\.(?:indexOf|lastIndexOf|search|charCodeAt|count|find|index)$
+    """,
+    re.VERBOSE,
+)
+"""Code without its brackets that may be a number above 1."""
 _LEAST = {"javascript": "Math.min", "python": "min"}
 _CHOICE = re.compile(r"\s\?\s|\bif\b")
 
@@ -380,7 +388,7 @@ def _with_threshold(
         return f"({expression}) > 0", {}
     may_be_number = _may_be_number(_code_of(code, source) or code)
     if not isinstance(threshold, int | float) or threshold <= 1:
-        if may_be_number and not has_lines and _ARITHMETIC.search(_outside(expression)):
+        if may_be_number and not has_lines and _MAY_EXCEED_1.search(_outside(expression)):
             code = f"{_LEAST[given['type'].removeprefix('not-')]}(1, {expression})"
         if may_be_number and "threshold" not in given:
             return code, {"threshold": _ABOVE_ZERO}
