@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ci_evals.format import one_line
 from ci_evals.plugins.importers.writing import YamlComment, write_value
 from ci_evals.providers.answer import encode_json
 from ci_evals.redaction import Redactor
@@ -138,9 +139,16 @@ class SuiteDraft:
             reason: why, and what to do instead.
             weakens: True if a wrong answer could pass without it.
         """
-        lost = LostPart(written.file, written.line, what, reason, weakens)
+        lost = self.record_loss(written.file, written.line, what, reason, weakens=weakens)
+        return _comment(lost.heading, lost.reason, written)
+
+    def record_loss(
+        self, file: str, line: int | None, what: str, reason: str, *, weakens: bool
+    ) -> LostPart:
+        """Record a part that is not translated, as `lose`; text of its file stays on one line."""
+        lost = LostPart(file, line, one_line(what), one_line(reason, 1000), weakens)
         self.lost.append(lost)
-        return _comment(lost.heading, reason, written)
+        return lost
 
     def ignore(self, written: Node) -> YamlComment:
         """Return a comment in place of a part that the original tool ignores as well."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import one_line
-from ci_evals.plugins.importers.draft import LostPart, SuiteDraft, locate
+from ci_evals.plugins.importers.draft import SuiteDraft, locate
 from ci_evals.plugins.importers.parts import JUDGE, raw
 from ci_evals.plugins.importers.source import Source, read_source
 from ci_evals.plugins.importers.writing import YamlComment
@@ -216,7 +216,7 @@ def _case(
         rubrics += [_statement(each) for each in row.value.get(key) or ()]
     if not rubrics:
         reason = "it says nothing of the result: add expectations"
-        draft.lost.append(LostPart(source.shown, row.line, case_id, reason, weakens=True))
+        draft.record_loss(source.shown, row.line, case_id, reason, weakens=True)
     case: dict[Any, Any] = {
         "id": case_id,
         "input": _input(row, skill, source),

@@ -537,6 +537,18 @@ async def test_samples_with_choices_that_have_no_letters_or_no_question_are_list
     assert [case["vars"]["question"] for case in suite["cases"]] == ["Which?"]
 
 
+async def test_text_of_a_file_starts_no_line_of_what_is_printed(tmp_path: Path) -> None:
+    """CI systems run commands in lines such as `::error::`."""
+    kind = "bleu\n::error::x\r::warning::y"
+    test = {"vars": {"q": "a"}, "assert": [{"type": kind, "value": "z"}]}
+    config = {"prompts": ["{{ q }}"], "providers": ["echo", f"exec: '{kind}"], "tests": [test]}
+    _, ended = await imported(tmp_path, json.dumps(config))
+    direct = await ci_evals(tmp_path, "run", "p.yaml")
+    for printed in (ended.err, direct.err):
+        assert printed.count("bleu ::error::x ::warning::y") == 2
+        assert not any(line.startswith("::") for line in printed.splitlines())
+
+
 async def test_an_entry_of_another_shape_is_listed_without_its_neighbours(tmp_path: Path) -> None:
     suite, ended = await imported(
         tmp_path,

@@ -16,7 +16,6 @@ from ci_evals.format import one_line
 from ci_evals.graders import GRADERS
 from ci_evals.plugins.importers.draft import (
     NO_COUNTERPART,
-    LostPart,
     SuiteDraft,
     UntranslatableError,
     locate,
@@ -486,9 +485,9 @@ class _Converter:
         provider: dict[Any, Any] = {}
         for name, reason in made.lost:
             what = f"provider {made.id}: {name}"
-            lost = LostPart(entry.file, entry.line, what, reason, name in WEAKENING)
-            self.draft.lost.append(lost)
-            provider[YamlComment(f"{lost.heading}: {name}: {reason}")] = None
+            weakens = name in WEAKENING
+            lost = self.draft.record_loss(entry.file, entry.line, what, reason, weakens=weakens)
+            provider[YamlComment(f"{lost.heading}: {name}: {lost.reason}")] = None
         provider |= options
         if made.prompts is not None:
             what = f"provider {made.id}: prompts"
