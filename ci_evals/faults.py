@@ -81,7 +81,8 @@ FAULTS: Mapping[ErrorKind, Fault] = {
         "an answer of another shape, or too long", "provider", "change", "unreadable answer"
     ),
     "empty": Fault(
-        "an answer without text and tool calls: it is graded if no attempt gives another",
+        "an answer without text and tool calls: it is graded if no attempt gives another, and"
+        " failed if it has only thoughts",
         "change",
         "change",
         "empty answer",

@@ -142,6 +142,7 @@ class Calls:
         retries_crashes: whether crashes are retried as well.
         retries_empty: whether empty answers are retried; the last one is returned.
         own_code: whether this is the team's own code under test, whose errors are judged.
+        keeps_thoughts: whether the thoughts of a model are part of its answer.
         max_tokens: the length of an answer that is asked for.
         clock: seconds from any starting point, never going back.
         draw: returns a uniform number in [0, 1).
@@ -157,6 +158,7 @@ class Calls:
         retries_crashes: bool = False,
         retries_empty: bool = False,
         own_code: bool = False,
+        keeps_thoughts: bool = False,
         max_tokens: int | None = None,
         clock: Callable[[], float],
         draw: Callable[[], float],
@@ -169,6 +171,7 @@ class Calls:
         self._retries_crashes = retries_crashes
         self._retries_empty = retries_empty
         self._own_code = own_code
+        self._keeps_thoughts = keeps_thoughts
         self._max_tokens = max_tokens
         self._clock = clock
         self._draw = draw
@@ -203,8 +206,7 @@ class Calls:
                 attempts += 1
                 with Stopwatch() as watch:
                     try:
-                        response = await self._provider.answer(request)
-                        error = self._lack_of_answer(response)
+                        response, error = self._read(await self._provider.answer(request))
                     except (StorageError, asyncio.CancelledError):
                         self._limiter.record_end(permit)  # each permit is reported exactly once
                         raise
@@ -315,18 +317,25 @@ class Calls:
             self._reached = True
         return True
 
-    def _lack_of_answer(self, response: Response) -> ProviderError | None:
-        """Return what an answer lacks; None for a complete one."""
+    def _read(self, response: Response) -> tuple[Response, ProviderError | None]:
+        """Return an answer with its thoughts apart, and what it lacks; None if it is complete."""
+        text = response.output
+        if not self._keeps_thoughts and ("<" in text or "[THINK]" in text):
+            from ci_evals.graders.thoughts import settle_thoughts
+
+            response = settle_thoughts(response)
         if not self._retries_empty:
-            return None
+            return response, None
         if response.output.strip() or response.tool_calls or response.files:
-            return None
+            return response, None
         if str(response.finish_reason).lower() in _WITHHELD:
-            return None
+            return response, None
         if response.finish_reason == "model_context_window_exceeded":
             text = "the request left no room for an answer in the model's context window"
-            return ProviderError("rejected", text)
-        return ProviderError("empty", "the answer is empty")
+            return response, ProviderError("rejected", text)
+        if response.thoughts:
+            return response, ProviderError("empty", "the answer has only thoughts")
+        return response, ProviderError("empty", "the answer is empty")
 
     def _is_refusal(self, error: ProviderError) -> bool:
         """Return True if the error looks like a limit or an overload.

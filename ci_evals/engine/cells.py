@@ -41,6 +41,7 @@ class PreparedCell:
         first_index: the index that run 1 has, or would have, in the plan.
         timeout_s: seconds that a call may take.
         grades_slowly: True if grading may take long.
+        keeps_thoughts: True if the thoughts of a model are part of its answer.
         setup: the fixtures of its runs, in the order of the suite, the provider and the case.
         setup_vars: the vars that the fixtures of one run returned; None for a cell of all runs.
     """
@@ -55,6 +56,7 @@ class PreparedCell:
     first_index: int
     timeout_s: float
     grades_slowly: bool
+    keeps_thoughts: bool = False
     setup: tuple[Fixture, ...] = ()
     setup_vars: Mapping[str, Any] | None = None
 
@@ -85,6 +87,9 @@ class Cells:
                 self._identities[name] = encode([identity, shared])
         self._timeouts_s = {
             str(options.name): options.timeout_s or suite.timeout_s for options in suite.providers
+        }
+        self._keeping_thoughts = {
+            options.name for options in suite.providers if options.thoughts == "keep"
         }
         self._kept: dict[int, PreparedCell] = {}
 
@@ -143,6 +148,7 @@ class Cells:
             first_index=self.plan.index(number, 1),
             timeout_s=case.timeout_s or self._timeouts_s[variant.provider],
             grades_slowly=may_grade_slowly(case.expect),
+            keeps_thoughts=variant.provider in self._keeping_thoughts,
             setup=setup,
         )
 

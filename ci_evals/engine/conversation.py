@@ -13,6 +13,7 @@ from ci_evals.engine.queues import Queue
 from ci_evals.engine.slots import Slot
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
+from ci_evals.graders.thoughts import has_only_thoughts
 from ci_evals.model.case import SimulatedUser
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.request import Request
@@ -87,6 +88,8 @@ class Conversation:
             if response.files:  # kept at once: a long conversation would hold all of them in memory
                 response = without_data(await asyncio.to_thread(keep_files, response, files))
             self.turns.append(Turn(line, response, round(made.latency_s, 6), cost_usd))
+            if has_only_thoughts(response):  # the next message would reply to nothing
+                return
 
     def _messages(self, user: Role, assistant: Role) -> list[Message]:
         """Return the messages so far, with the roles of the two sides."""
@@ -154,6 +157,7 @@ class Conversation:
                 usage = None
         return Response(
             output=last.output,
+            thoughts=last.thoughts,
             tool_calls=tuple(tool_calls),
             usage=usage,
             model=last.model,

@@ -38,7 +38,8 @@ async def grade_answer(
     known: Sequence[Grade | None] | None = None,
     executor: Executor = LOCAL,
 ) -> RunOutcome:
-    """Grade an answer. The run is errored if a grader can't judge, through no fault of the answer.
+    """Grade an answer. The run is errored if a grader can't judge, through no fault of the answer,
+    and failed if it has nothing but thoughts.
 
     Args:
         answer: the answer to judge.
@@ -48,6 +49,13 @@ async def grade_answer(
         executor: where graders of the team's own run.
     """
     case = answer.request.case
+    response = answer.response
+    if response.thoughts:
+        from ci_evals.graders.thoughts import ONLY_THOUGHTS, has_only_thoughts
+
+        if has_only_thoughts(response):
+            only_thoughts = RunError("empty", ONLY_THOUGHTS)
+            return RunOutcome("failed", 0.0, answer.cost_usd, response, error=only_thoughts)
     meter = judges.meter() if judges is not None else None
     grades: list[Grade] = []
     error: RunError | None = None
@@ -63,7 +71,7 @@ async def grade_answer(
     if meter is not None and meter.judging.calls:
         judging = meter.judging
     outcome = RunOutcome(
-        "errored", cost_usd=answer.cost_usd, response=answer.response, error=error, judging=judging
+        "errored", cost_usd=answer.cost_usd, response=response, error=error, judging=judging
     )
     if error is None:  # a part of the grades decides nothing: the missing one may have failed
         outcome.status = "passed" if passes(grades, case.threshold) else "failed"
@@ -87,11 +95,15 @@ async def grade_again(
             recorded.response,
             error=recorded.error,
         )
+    from ci_evals.graders.thoughts import settle_thoughts
+
+    response = settle_thoughts(recorded.response, keep=cell.keeps_thoughts)
     known = None
-    if recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect):
+    is_same = recorded.fingerprint == cell.fingerprint and response == recorded.response
+    if is_same and len(recorded.grades) == len(cell.case.expect):
         known = recorded.grades
     request = cell.request(recorded.run)
-    answer = Answer(request, recorded.response, recorded.latency_s, recorded.cost_usd)
+    answer = Answer(request, response, recorded.latency_s, recorded.cost_usd)
     return await grade_answer(answer, judges, known, executor)
 
 

@@ -513,12 +513,14 @@ class Journal:
         return replace(message, content=tuple(parts))
 
     def is_too_long(self, response: Response) -> bool:
-        """Return True if an output of the response, or of one of its turns, is longer than
-        `max_answer_bytes`.
+        """Return True if an output or the thoughts of the response, or of one of its turns, are
+        longer than `max_answer_bytes`.
         """
         if self._exceeds(response.output):
             return True
-        return any(self._exceeds(turn.response.output) for turn in response.turns)
+        if response.thoughts and self._exceeds(response.thoughts):
+            return True
+        return any(self.is_too_long(turn.response) for turn in response.turns)
 
     def _exceeds(self, output: str) -> bool:
         if len(output) <= self._max_answer_bytes // 4:
@@ -529,7 +531,7 @@ class Journal:
 
     def shorten(self, response: Response) -> Response:
         """Write outputs that are too long to files next to the journal; return the response with
-        their beginnings.
+        their beginnings. The middle of thoughts that are too long is left out.
 
         May be called from another thread.
 
@@ -541,7 +543,10 @@ class Journal:
         for turn in response.turns:
             shortened = self.shorten(turn.response)
             turns.append(replace(turn, response=shortened))
-        response = replace(response, turns=tuple(turns))
+        thoughts = response.thoughts
+        if self._exceeds(thoughts):
+            thoughts = abridge(self._redactor.clean_text(thoughts), most // 4)
+        response = replace(response, turns=tuple(turns), thoughts=thoughts)
         output = response.output.encode(errors="replace")
         if len(output) <= most:
             return response

@@ -13,6 +13,7 @@ from ci_evals.errors import GradingError, StorageError, UsageError
 from ci_evals.executors import LOCAL
 from ci_evals.graders.judge import LlmJudge
 from ci_evals.graders.scoring import model_graders
+from ci_evals.graders.thoughts import settle_thoughts
 from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem
 from ci_evals.model.grading import Finding
@@ -200,7 +201,7 @@ async def check_judge(
             passages = None
             if labelled.retrieved is not None:
                 passages = tuple(Passage(text) for text in labelled.retrieved)
-            response = Response(labelled.output, context=passages)
+            response = settle_thoughts(Response(labelled.output, context=passages))
             answer = Answer(request, response, 0.0, None)
             try:
                 return await informed.grade_with(answer, meter)

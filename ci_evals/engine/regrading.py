@@ -15,6 +15,7 @@ from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.errors import UsageError
 from ci_evals.graders.judge import LlmJudge
 from ci_evals.graders.scoring import model_graders, passes, score_of
+from ci_evals.graders.thoughts import settle_thoughts
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, plan_runs
 from ci_evals.model.report import RunRecord, SuiteReport, Tally
@@ -221,7 +222,8 @@ class Regrading:
     async def _grade(self, answer: GradedAnswer, opened: OpenSuite) -> RunOutcome:
         result = answer.result
         assert result.response is not None
-        response = restore_output(result.response, self._folder)
+        whole = restore_output(result.response, self._folder)
+        response = settle_thoughts(whole, keep=answer.cell.keeps_thoughts)
         # A run number of its own, so that no seeded draw or cache repeats the first grade.
         request = answer.cell.request(self._last_run + result.run)
         again = Answer(request, response, result.latency_s, result.cost_usd)

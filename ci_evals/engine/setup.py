@@ -457,6 +457,7 @@ def _calls(  # noqa: PLR0913  everything that calls of a provider depend on
         retries_crashes=options.retries is not None and not options.retried,
         retries_empty=is_under_test and options.asks_again_if_empty,  # judges see to it themselves
         own_code=is_under_test and options.own_code,
+        keeps_thoughts=options.thoughts == "keep",
         max_tokens=getattr(options, "max_output_tokens", None),
         clock=time.monotonic,
         draw=draw,

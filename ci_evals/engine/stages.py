@@ -16,6 +16,7 @@ from ci_evals.engine.journal import digest_of, keep_file
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.faults import party_at_fault
 from ci_evals.files import untrusted_path, write_atomically
+from ci_evals.graders.thoughts import settle_thoughts
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.request import Request
 from ci_evals.model.response import Content, Message, Part, Response
@@ -89,6 +90,7 @@ class StagedProvider:
                 value = await self._pass(stage, value, trip)
             asked = self._with_input(request, value)
         response = await self._provider.answer(asked)
+        response = settle_thoughts(response, keep=self._options.thoughts == "keep")
         kept = [await asyncio.to_thread(keep_file, file, self._folder) for file in response.files]
         trip.files += kept
         value = kept[0] if kept else response.output

@@ -87,12 +87,12 @@ class CallsWithTools(Calls):
             for use in uses:
                 if use.lost is not None:
                     raise exchange.failed(use.lost)
-            said = Message("assistant", response.output, response.tool_calls)
+            # A model that thinks between its calls needs its thoughts to go on.
+            text = response.thoughts + response.output
+            said = Message("assistant", text, response.tool_calls)
             # Some APIs want their own message back, with signatures or ids that we don't know.
             if isinstance(response, ToolRequest):
-                said = NativeMessage(
-                    "assistant", response.output, response.tool_calls, native=response.native
-                )
+                said = NativeMessage("assistant", text, response.tool_calls, native=response.native)
             results = [use.result for use in uses]
             asked = replace(asked, messages=(*asked.messages, said, *results))
         text = f"the model was still calling tools after `max_steps: {self._max_steps}`"
@@ -146,6 +146,7 @@ class _Exchange:
         first, last = self._made[0], self._made[-1]
         return Response(
             output=last.response.output,
+            thoughts=last.response.thoughts,
             tool_calls=last.response.tool_calls,
             usage=self._usage,
             model=last.response.model,

@@ -28,7 +28,7 @@ from ci_evals.graders.rubrics import (
     VARIABLES,
     Listing,
 )
-from ci_evals.graders.thoughts import without_thoughts
+from ci_evals.graders.thoughts import split_thoughts
 from ci_evals.model.fields import NonEmpty, OneOrMore, Share
 from ci_evals.model.grading import Finding, Models, Statement
 from ci_evals.model.request import Answer, Request
@@ -484,7 +484,7 @@ def _only_object(text: str, key: str) -> Mapping[str, Any] | None:
     """Return the outermost JSON object with a key in a judge's reply; None if there is none, or if
     there are several that differ.
     """
-    reply = without_thoughts(text[:_MAX_REPLY_CHARACTERS])
+    _, reply = split_thoughts(text[:_MAX_REPLY_CHARACTERS])
     values = json_values(strip_fence(mend_json(reply)), "{")
     found: list[Mapping[str, Any]] = [item for item in values if key in item]
     if not found or any(item != found[0] for item in found):

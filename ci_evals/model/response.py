@@ -224,6 +224,7 @@ class Response:
         context: the passages that were retrieved for the answer; None if unknown.
         metadata: anything else that the provider returns, as JSON values.
         first_token_s: the time to the first token of a streamed answer, in seconds.
+        thoughts: what the model wrote before the text to think, with its tags.
     """
 
     output: str = ""
@@ -241,6 +242,7 @@ class Response:
     context: tuple[Passage, ...] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     first_token_s: float | None = None
+    thoughts: str = ""
 
     @property
     def diff(self) -> str | None:

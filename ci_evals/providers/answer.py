@@ -415,6 +415,7 @@ class _ResponseFields(TypedDict, total=False):
     context: _Context
     metadata: Annotated[Mapping[str, Any], PlainValidator(_metadata)]
     first_token_s: Amount
+    thoughts: Text
 
 
 def _response_fields(value: object) -> object:

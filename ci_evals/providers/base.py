@@ -310,6 +310,8 @@ class ProviderOptions(Options):
         retries: further attempts after a refused or lost call; the suite's value when left out.
         on_error: whether a run without an answer counts as failed (`fail`) or is left out of the
             rate (`exclude`).
+        thoughts: whether the thoughts of a model, such as `<think>…</think>`, come off its answers
+            before these are graded (`remove`) or are part of them (`keep`).
         price: USD per million tokens, for models that are not publicly listed; or the name of a
             listed model.
         rpm: requests per minute that the provider allows.
@@ -354,6 +356,7 @@ class ProviderOptions(Options):
     timeout_s: Seconds | None = None
     retries: Retries | None = None
     on_error: Literal["fail", "exclude"] | None = None
+    thoughts: Literal["remove", "keep"] = "remove"
     price: Price | NonEmpty | None = None
     rpm: Above0 | None = None
     tpm: Above0 | None = None

@@ -65,6 +65,7 @@ REASON_CHARACTERS: Final = 1000
 _LONG_CHARACTERS = 1500  # only the beginning of a longer answer is seen at first
 _LONG_LINES = 25
 _PART_CHARACTERS = 2000  # of a step, a turn or a retrieved text
+_MAX_THOUGHTS = 4000  # characters, of the beginning and the end
 _MAX_ITEMS = 100  # steps, turns, statements
 _MAX_RUNS = 12  # groups of runs that ended alike
 _MAX_VARIATIONS = 12  # similar answers, in addition to the one that is shown
@@ -189,6 +190,7 @@ class PageRun:
     """Runs that ended alike.
 
     Attributes:
+        thoughts: what the model thought in the first of the runs, before its answer.
         answer: None without one. A conversation has `turns` instead, unless it is compared.
         before: the base's answer, for the first run that failed.
         characters: the length of the answer's text, if tool calls are shown below it; else None.
@@ -209,6 +211,7 @@ class PageRun:
     frames: Sequence[str]
     failed: Sequence["PageGrade"]
     passed: Sequence["PageGrade"]
+    thoughts: str
     turns: Sequence["PageTurn"]
     answer: "PageAnswer | None"
     before: "PageAnswer | None"
@@ -301,6 +304,7 @@ class PageTurn:
 
     is_failed: bool
     user: str
+    thoughts: str
     answer: PageAnswer
     facts: str
     steps: Sequence["PageStep"]
@@ -642,6 +646,7 @@ def _run(
     turns: Sequence[PageTurn] = ()
     steps: Sequence[PageStep] = ()
     answer = before = characters = None
+    thoughts = ""
     context: Sequence[PageText] = ()
     more_texts = 0
     if response is not None and response.turns:
@@ -655,6 +660,8 @@ def _run(
         ]
     elif response is not None:
         steps = list(_steps(response))
+        if response.thoughts:
+            thoughts = _shown_thoughts(response.thoughts)
     if response is not None and compared_with is not None:
         before, answer = _compare(compared_with, run, _passages(expect, response.output))
         if run.answer != response.output and not response.turns:
@@ -674,6 +681,7 @@ def _run(
         frames=run.frames,
         failed=[_grade(grade) for grade in run.grades if not grade.passed],
         passed=[_grade(grade) for grade in run.grades if grade.passed],
+        thoughts=thoughts,
         turns=turns,
         answer=answer,
         before=before,
@@ -820,13 +828,23 @@ def _turn(turn: Turn, passages: Sequence[_Passage], *, is_failed: bool) -> PageT
     facts = [seconds(turn.latency_s)]
     if turn.cost_usd is not None:
         facts.append(usd(turn.cost_usd))
+    thoughts = ""
+    if turn.response.thoughts:
+        thoughts = _shown_thoughts(turn.response.thoughts)
     return PageTurn(
         is_failed=is_failed,
         user=shorten(turn.user, _PART_CHARACTERS),
+        thoughts=thoughts,
         answer=_answer(turn.response.output, passages),
         facts=_sentence(" · ".join(facts)),
         steps=list(_steps(turn.response)),
     )
+
+
+def _shown_thoughts(thoughts: str) -> str:
+    from ci_evals.graders.thoughts import without_tags
+
+    return visible(abridge(without_tags(thoughts), _MAX_THOUGHTS))
 
 
 def _steps(response: Response) -> Iterator[PageStep]:

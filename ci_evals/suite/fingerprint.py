@@ -160,6 +160,8 @@ def provider_identity(options: ProviderOptions) -> str:
         identity.append([[_tool_identity(tool) for tool in tools], getattr(options, "max_steps")])  # noqa: B009  whoever has tools has it
     if options.setup:
         identity.append({"setup": setup_identity(options.setup)})
+    if options.thoughts == "keep":
+        identity.append({"thoughts": "keep"})
     return encode(identity)
 
 

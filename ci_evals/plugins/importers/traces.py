@@ -18,6 +18,7 @@ from rapidfuzz.distance import OSA
 
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.format import number_of, one_line, shorten
+from ci_evals.graders.thoughts import split_thoughts
 from ci_evals.model.response import Message, Response
 from ci_evals.plugins.importers.draft import SuiteDraft
 from ci_evals.plugins.importers.parts import JUDGE, NO_PROVIDERS, unconfirmed, written_message
@@ -181,7 +182,7 @@ def _read_trace(spans: Sequence[Span]) -> _Trace | None:
     return _Trace(
         question=question,
         history=history,
-        answer=response.output.strip() or None,
+        answer=split_thoughts(response.output)[1].strip() or None,
         error=error,
         context=[passage.text for passage in response.context or ()],
         tools=[call.name for call in response.calls_made],
