@@ -24,6 +24,7 @@ from ci_evals.format import number_of, usd
 from ci_evals.model.result import Judging
 from ci_evals.reports.judge_noise import (
     FEWEST_ANSWERS,
+    FURTHER_GRADES,
     NoiseReport,
     render_judge_noise,
     report_noise,
@@ -76,8 +77,9 @@ def judge_check(
     and a Cohen's kappa whose 95 % interval is at 0.6 or above.
 
     With RESULTS, the results folder of a run (default: the suite's), stored answers are graded
-    again. The outcome says how much of the noise between runs is the judge's, and what more
-    `samples` or runs would gain. The cost is shown first.
+    again, and those whose verdict changes four times more. The outcome says how much of the noise
+    between runs is the judge's, and what more `samples` or runs would gain. The cost is shown
+    first.
 
     \b
     Exit codes with labels: 0 fit to gate · 1 not fit · 3 too little to tell
@@ -136,7 +138,8 @@ def _check_noise(
     console.say([_price(judged, chosen)])
     if asks:
         _ask_to_pay()
-    regrading = Regrading(suite, chosen, folder)
+    further = FURTHER_GRADES if judged.more_samples else 0
+    regrading = Regrading(suite, chosen, folder, further=further)
 
     def findings() -> NoiseReport:
         return report_noise(judged, len(chosen), regrading)
@@ -170,11 +173,14 @@ def _price(judged: JudgedAnswers, chosen: Sequence[GradedAnswer]) -> str:
     if first.cost_usd is not None and not first.unpriced:
         cost = f"about {usd(first.cost_usd / first.calls * calls)}"
     failed = [answer for answer in chosen if answer.result.status == "failed"]
-    return (
+    price = (
         f"grading {len(chosen):,} of {number_of(len(judged.answers), 'answer')} again"
         f" ({len(failed):,} failed, {len(chosen) - len(failed):,} passed):"
         f" about {number_of(calls, 'call')} of the judge, {cost}"
     )
+    if judged.more_samples:
+        price = f"{price}; then {FURTHER_GRADES} times more where the verdict changes"
+    return price
 
 
 def _ask_to_pay() -> None:

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import compress
+from dataclasses import dataclass, field, replace
+from itertools import compress, product
 from pathlib import Path
 
 from ci_evals.engine.cells import Cells, PreparedCell
@@ -22,6 +22,8 @@ from ci_evals.model.report import RunRecord, SuiteReport, Tally
 from ci_evals.model.request import Answer
 from ci_evals.model.result import Grade, Judging, Result
 from ci_evals.suite.types import CheckedSuite
+
+_MOST_SAMPLES = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,13 @@ class JudgedAnswers:
     cases: int
     runs: int
     samples: int | None
+
+    @property
+    def more_samples(self) -> int | None:
+        """Three times the samples, as an odd number; None if judges differ or may take no more."""
+        if self.samples is None or self.samples > _MOST_SAMPLES // 3:
+            return None
+        return (3 * self.samples) | 1  # an even number could end in a tie
 
     def spread(self, number: int) -> Sequence[GradedAnswer]:
         """Choose answers at even distances, so that failed and passed ones and all cases are
@@ -170,12 +179,13 @@ def _match(
     return answers, total - len(answers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SecondGrade:
-    """An answer with its second grades."""
+    """An answer with its second grades, and the outcomes of further ones if the verdict changed."""
 
     answer: GradedAnswer
     outcome: RunOutcome
+    further: list[RunOutcome] = field(default_factory=list)
 
     @property
     def is_judged(self) -> bool:
@@ -186,6 +196,13 @@ class SecondGrade:
         """Return True if the second verdict differs from the first one."""
         return self.is_judged and self.outcome.status != self.answer.result.status
 
+    @property
+    def further_tally(self) -> Tally:
+        """The passed and the graded ones of the further outcomes."""
+        statuses = [outcome.status for outcome in self.further]
+        passed = statuses.count("passed")
+        return Tally(passed, passed + statuses.count("failed"))
+
 
 class Regrading:
     """Grades answers again with the graders of their suite.
@@ -194,18 +211,27 @@ class Regrading:
         suite: the suite.
         answers: the answers to grade.
         folder: the folder of their journal, with the rest of long answers.
+        further: how often to grade an answer once more after its verdict has changed.
     """
 
-    def __init__(self, suite: CheckedSuite, answers: Sequence[GradedAnswer], folder: Path) -> None:
+    def __init__(
+        self,
+        suite: CheckedSuite,
+        answers: Sequence[GradedAnswer],
+        folder: Path,
+        *,
+        further: int = 0,
+    ) -> None:
         self.seen: list[SecondGrade] = []
         """The grades so far, in the order in which they came."""
         self._suite = suite
         self._answers = answers
         self._folder = folder
+        self._further = further
         self._last_run = max((each.result.run for each in answers), default=0)
 
     async def run(self) -> None:
-        """Grade all answers, `max_concurrency` at a time.
+        """Grade all answers, `max_concurrency` at a time, then those whose verdict has changed.
 
         Raises:
             ConfigError: a judge or a grader cannot be opened.
@@ -214,18 +240,26 @@ class Regrading:
         async with open_suite(self._suite, calls=False) as opened:
 
             async def regrade(answer: GradedAnswer) -> None:
-                outcome = await self._grade(answer, opened)
+                outcome = await self._grade(answer, opened, 1)
                 self.seen.append(SecondGrade(answer, outcome))
 
-            await ask_each(self._answers, regrade, at_once=self._suite.max_concurrency)
+            async def grade_further(again: tuple[SecondGrade, int]) -> None:
+                second, number = again
+                second.further.append(await self._grade(second.answer, opened, number))
 
-    async def _grade(self, answer: GradedAnswer, opened: OpenSuite) -> RunOutcome:
+            at_once = self._suite.max_concurrency
+            await ask_each(self._answers, regrade, at_once=at_once)
+            changed = [each for each in self.seen if each.is_changed]
+            numbers = range(2, 2 + self._further)
+            await ask_each(product(changed, numbers), grade_further, at_once=at_once)
+
+    async def _grade(self, answer: GradedAnswer, opened: OpenSuite, number: int) -> RunOutcome:
         result = answer.result
         assert result.response is not None
         whole = restore_output(result.response, self._folder)
         response = settle_thoughts(whole, keep=answer.cell.keeps_thoughts)
-        # A run number of its own, so that no seeded draw or cache repeats the first grade.
-        request = answer.cell.request(self._last_run + result.run)
+        # A run number of its own, so that no seeded draw or cache repeats an earlier grade.
+        request = answer.cell.request(number * self._last_run + result.run)
         again = Answer(request, response, result.latency_s, result.cost_usd)
         if not answer.cell.setup:
             return await grade_answer(again, opened.judges, executor=opened.executor)
@@ -263,6 +297,7 @@ class Regrading:
         """The calls, tokens and cost of models so far."""
         total = Judging()
         for each in self.seen:
-            if each.outcome.judging is not None:
-                total += each.outcome.judging
+            for outcome in (each.outcome, *each.further):
+                if outcome.judging is not None:
+                    total += outcome.judging
         return total

@@ -11,13 +11,21 @@ from ci_evals.model.case import Variant
 from ci_evals.model.result import Judging
 from ci_evals.reports.report_json import stdout_json
 from ci_evals.reports.terminal import UNBOUNDED, columns, draw
-from ci_evals.stats.judge_noise import JudgeNoise, Purchase, judge_noise, what_samples_buy
+from ci_evals.stats.judge_noise import (
+    JudgeNoise,
+    Purchase,
+    judge_noise,
+    noise_left,
+    what_samples_buy,
+)
 from ci_evals.stats.power import Plan
+from ci_evals.stats.rates import Interval
 from ci_evals.stats.thresholds import POOLED_RUNS
 
 FEWEST_ANSWERS = 20
 """Fewer answers say too little about a judge."""
-_MOST_SAMPLES = 25
+FURTHER_GRADES = 4
+"""Two would tell if an answer is a coin toss, but with six times the variance."""
 _MAX_CHANGED = 20
 _REASON_CHARACTERS = 200
 
@@ -33,7 +41,8 @@ class NoiseReport:
         unjudged: the answers whose graders gave no second verdict.
         judging: the calls of models.
         noise: the noise of the judge; None without a second verdict.
-        more_samples: the next odd number of samples; None if judges differ in their numbers.
+        left: the share of the judge's noise that is left to more samples, as a range; None if no
+            answer was graded further.
         purchase: what these samples buy; None if the noise of runs is not known.
     """
 
@@ -43,7 +52,7 @@ class NoiseReport:
     unjudged: Sequence[SecondGrade]
     judging: Judging
     noise: JudgeNoise | None = None
-    more_samples: int | None = None
+    left: Interval | None = None
     purchase: Purchase | None = None
 
     @property
@@ -70,11 +79,9 @@ def report_noise(found: JudgedAnswers, asked: int, regrading: Regrading) -> Nois
         return NoiseReport(found, asked, judged, unjudged, regrading.judging)
     changed = [each for each in judged if each.is_changed]
     noise = judge_noise(len(changed), len(judged), found.tallies)
-    more_samples = None
+    left = noise_left(each.further_tally for each in changed)
     purchase = None
-    if found.samples is not None and found.samples + 2 <= _MOST_SAMPLES:
-        more_samples = found.samples + 1 + found.samples % 2  # an even number could end in a tie
-    if found.samples is not None and more_samples is not None and noise.run_flips:
+    if found.more_samples is not None and noise.run_flips:
         rate = fmean(tally.rate for tally in found.tallies if tally.graded)
         # Two runs of a case disagree with chance 2p(1 - p), so half of it is the variance within a
         # case; the rest of the variance of one run, rate * (1 - rate), is between cases.
@@ -82,10 +89,8 @@ def report_noise(found: JudgedAnswers, asked: int, regrading: Regrading) -> Nois
         correlation = min(0.99, max(0.0, between_cases))
         plan = Plan(found.cases, found.runs, rate, correlation)
         base_runs = max(POOLED_RUNS, found.runs)
-        purchase = what_samples_buy(plan, noise.flips.value, found.samples, more_samples, base_runs)
-    return NoiseReport(
-        found, asked, judged, unjudged, regrading.judging, noise, more_samples, purchase
-    )
+        purchase = what_samples_buy(plan, noise.flips.value, left or Interval(0.0, 1.0), base_runs)
+    return NoiseReport(found, asked, judged, unjudged, regrading.judging, noise, left, purchase)
 
 
 def render_judge_noise(report: NoiseReport, output: Literal["table", "json"]) -> str:
@@ -101,6 +106,8 @@ def render_judge_noise(report: NoiseReport, output: Literal["table", "json"]) ->
         lines.append(f"{answers} got no second verdict and count for nothing.")
     if report.noise is not None:
         lines += _noise_sentences(report, report.noise)
+    if report.left is not None:
+        lines += _sentences_on_samples(report, report.left)
     if report.purchase is not None:
         lines += _purchase_lines(report, report.purchase)
     if not report.is_enough:
@@ -121,6 +128,9 @@ def _changed_lines(report: NoiseReport) -> Sequence[str]:
         reason = _reason(each)
         if reason:
             line = f"{line} ({reason})"
+        further = each.further_tally
+        if further.graded:
+            line = f"{line}; {further.passed} of {further.graded} more passed"
         lines.append(line)
     left_out = len(report.changed) - _MAX_CHANGED
     if left_out > 0:
@@ -167,23 +177,42 @@ def _noise_sentences(report: NoiseReport, noise: JudgeNoise) -> Sequence[str]:
     return sentences
 
 
+def _sentences_on_samples(report: NoiseReport, left: Interval) -> Sequence[str]:
+    """Say what more samples leave of the noise, and what to do about it."""
+    found = report.found
+    share = f"{_whole(left.lower)} to {_whole(left.upper)} %"
+    gain = f"`samples: {found.more_samples}` would leave {share} of the judge's noise:"
+    if left.lower >= 0.5:
+        advice = "it is torn over the answers above. A rubric that decides them helps more."
+    elif left.upper <= 0.5:
+        advice = "its doubt is slight and about many answers, so that a majority helps."
+    elif report.asked < len(found.answers):
+        more = min(3 * report.asked, len(found.answers))
+        advice = f"few verdicts changed; `--answers {more}` narrows the range."
+    else:
+        advice = "few verdicts changed; a report with more runs narrows the range."
+    return [gain, advice]
+
+
 def _purchase_lines(report: NoiseReport, purchase: Purchase) -> Sequence[str]:
     found = report.found
     assert found.samples is not None
-    assert report.more_samples is not None
+    assert found.more_samples is not None
     cases = number_of(found.cases, "case")
-    times = f"{report.more_samples / found.samples:.2g} times the judge's calls"
+    times = f"{found.more_samples / found.samples:.2g} times the judge's calls"
+    least, most = map(_points, purchase.by_samples)
+    by_samples = most
+    if least != most:
+        by_samples = f"{least.removesuffix(' points')} to {most}"
     rows = [
         (f"{cases} × {number_of(found.runs, 'run')}", _points(purchase.now), ""),
-        (f"the same, `samples: {report.more_samples}`", _points(purchase.by_samples), times),
+        (f"the same, `samples: {found.more_samples}`", by_samples, times),
         (f"{cases} × {2 * found.runs} runs", _points(purchase.by_runs), "twice all calls"),
     ]
     return [
         "",
         "Drops that the suite detects with a chance of 80 %:",
         draw([columns(rows)], width=UNBOUNDED).rstrip("\n"),
-        "This takes all answers to be equally hard to judge; if the doubt is about a few of them,",
-        "`samples` buys less.",
         "",
     ]
 
@@ -212,6 +241,7 @@ def _json(report: NoiseReport) -> str:
             "run": each.answer.result.run,
             "before": each.answer.result.status,
             "after": each.outcome.status,
+            "further": each.further_tally._asdict(),
             "reason": _reason(each),
         }
         for each in report.changed
@@ -227,7 +257,8 @@ def _json(report: NoiseReport) -> str:
             "run_flips": run_flips,
             "share": share,
             "samples": report.found.samples,
-            "more_samples": report.more_samples,
+            "more_samples": report.found.more_samples,
+            "left": report.left,
             "purchase": purchase,
             "calls": report.judging.calls,
             "cost_usd": report.judging.cost_usd,

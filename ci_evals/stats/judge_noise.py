@@ -1,9 +1,9 @@
 """The judge's share of the noise between runs, and the gain from asking it more often."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from math import comb, sqrt
+from math import sqrt
 from typing import NamedTuple
 
 from ci_evals.stats.power import Plan, planned_drop
@@ -41,11 +41,7 @@ def judge_noise(changed: int, graded_twice: int, cells: Sequence[tuple[int, int]
     """
     flips = wilson(changed, graded_twice, CONFIDENCE)
     assert flips is not None
-    rates: Counter[Fraction] = Counter()
-    for passed, graded in cells:
-        if graded > 1:
-            flip_rate = Fraction(2 * passed * (graded - passed), graded * (graded - 1))
-            rates[flip_rate] += 1
+    rates = _flip_rates(cells)
     if not rates:
         return JudgeNoise(flips, None, None)
     mean = sample_mean(rates)
@@ -82,26 +78,38 @@ def ratio_interval(part: Estimate, whole: Estimate) -> Interval:
     return Interval(min(1.0, lower), min(1.0, upper))
 
 
-def majority_error(error: float, samples: int) -> float:
-    """The chance that the majority of opinions is wrong, each being wrong with chance `error`.
+def noise_left(changed: Iterable[tuple[int, int]]) -> Interval | None:
+    """Return the share of a judge's noise that is left to a majority of three grades, as a range.
 
-    They are independent: it is Σ C(n, k)·eᵏ·(1-e)ⁿ⁻ᵏ over k > n/2, and half of the term k = n/2, as
-    a tie is as likely wrong as right. So an even number is as good as one opinion less. Of a scale,
-    the median is on the side of the threshold on which the majority is.
-    Source: N. de Condorcet, "Essai sur l'application de l'analyse" (1785).
+    A grade that passes with chance p has the variance q = p(1-p), and a majority of three has
+    q²(3+4q). Two grades of an answer disagree with chance 2q, so that the share is the mean of
+    3q+4q² over the answers whose grade has changed. As their mean q is half of the chance d that
+    two further grades of one of them disagree, and none is above a quarter, the share is at least
+    3d/2+d², by Jensen's inequality, and at most 2d. The range has the bounds of d as well, at
+    `CONFIDENCE`.
 
     Args:
-        error: in [0, 1].
-        samples: the number of opinions, from 1.
+        changed: (passed, graded) of the further grades of each answer whose grade has changed.
+
+    Returns:
+        None without an answer that has two further grades.
     """
-    total = 0.0
-    for wrong in range(samples + 1):
-        chance = comb(samples, wrong) * error**wrong * (1 - error) ** (samples - wrong)
-        if 2 * wrong > samples:
-            total += chance
-        elif 2 * wrong == samples:
-            total += chance / 2
-    return total
+    flip_rates = _flip_rates(changed)
+    if not flip_rates:
+        return None
+    bounds = sample_mean(flip_rates).bounds((1 + CONFIDENCE) / 2)
+    lower = min(bounds.lower, 0.5)  # a coin disagrees with itself half of the time
+    upper = min(bounds.upper, 0.5)
+    return Interval(3 * lower / 2 + lower**2, 2 * upper)
+
+
+def _flip_rates(tallies: Iterable[tuple[int, int]]) -> Counter[Fraction]:
+    """Count the unbiased estimates of the chance that two of some (passed, graded) disagree."""
+    rates: Counter[Fraction] = Counter()
+    for passed, graded in tallies:
+        if graded > 1:
+            rates[Fraction(2 * passed * (graded - passed), graded * (graded - 1))] += 1
+    return rates
 
 
 def error_of_flips(flip_rate: float) -> float:
@@ -112,65 +120,52 @@ def error_of_flips(flip_rate: float) -> float:
     return (1 - sqrt(max(0.0, 1 - 2 * flip_rate))) / 2
 
 
-def opinion_error(error: float, samples: int) -> float:
-    """Return the error of one opinion from the error of a majority of `samples`, by bisection."""
-    least = 0.0
-    most = 0.5
-    for _ in range(60):
-        middle = (least + most) / 2
-        if majority_error(middle, samples) < error:
-            least = middle
-        else:
-            most = middle
-    return (least + most) / 2
-
-
 class Purchase(NamedTuple):
     """The smallest drops that a comparison detects, as fractions of 1 on the scale of today's rate.
 
     None where even a fall to nothing is not seen.
 
     Args:
-        flip_rate: the chance that two gradings of one answer would disagree with more samples.
         now: the drop with the judge as it is.
-        by_samples: the drop with more samples.
+        by_samples: the drops with the least and the most noise that may be left to more samples.
         by_runs: the drop with twice the runs.
     """
 
-    flip_rate: float
     now: float | None
-    by_samples: float | None
+    by_samples: tuple[float | None, float | None]
     by_runs: float | None
 
 
-def what_samples_buy(
-    plan: Plan, flip_rate: float, samples: int, more_samples: int, base_runs: int
-) -> Purchase:
+def what_samples_buy(plan: Plan, flip_rate: float, left: Interval, base_runs: int) -> Purchase:
     """Return the drops that a comparison detects with more samples of its judge, or with more runs.
 
     A judge that is wrong with chance e moves a rate of p to p(1-2e) + e: it adds e(1-e) to the
     variance of a run, and makes every drop smaller by the factor 1-2e. Both are less with a smaller
-    e. All answers are taken to be equally hard to judge: if the doubt is about a few of them, more
-    samples buy less.
+    e.
 
     Args:
         plan: the runs of one variant, and what they show with the judge as it is.
         flip_rate: the chance that two gradings of one answer disagree.
-        samples: the opinions behind a grade now.
-        more_samples: the opinions behind a grade then.
+        left: the share of this noise that is left to more samples, as a range.
         base_runs: the runs of each case in the history.
     """
     error = error_of_flips(flip_rate)
-    less = majority_error(opinion_error(error, samples), more_samples)
     now = planned_drop(plan, base_runs)
+    least = _drop_with(plan, error, error_of_flips(left.lower * flip_rate), base_runs)
+    most = _drop_with(plan, error, error_of_flips(left.upper * flip_rate), base_runs)
     runs = 2 * plan.runs
     by_runs = planned_drop(plan._replace(runs=runs), max(base_runs, runs))
-    by_samples = None
-    if error < 0.5:  # else its grades say nothing of the answers
-        drop = planned_drop(_with_error(plan, error, less), base_runs)
-        if drop is not None:
-            by_samples = drop * (1 - 2 * error) / (1 - 2 * less)
-    return Purchase(2 * less * (1 - less), now, by_samples, by_runs)
+    return Purchase(now, (least, most), by_runs)
+
+
+def _drop_with(plan: Plan, error: float, less: float, base_runs: int) -> float | None:
+    """Return the drop that is detected with another error of the judge, on the scale of today's."""
+    if error == 0.5:  # its grades say nothing of the answers
+        return None
+    drop = planned_drop(_with_error(plan, error, less), base_runs)
+    if drop is None:
+        return None
+    return drop * (1 - 2 * error) / (1 - 2 * less)
 
 
 def _with_error(plan: Plan, error: float, less: float) -> Plan:

@@ -1,5 +1,6 @@
 """The example of docs/running.md: what `judge check` prints of a results folder."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from factories import grade_of, result_of
@@ -23,21 +24,41 @@ def test_the_example_in_the_docs_is_what_is_printed(tmp_path: Path) -> None:
     judging = Judging(calls=1, cost_usd=0.0006)
 
     def graded_twice(
-        before: Status, after: Status, reason: str = "", case: str = "capital", run: int = 1
+        before: Status,
+        after: Status,
+        reason: str = "",
+        case: str = "capital",
+        run: int = 1,
+        further: Sequence[Status] = (),
     ) -> SecondGrade:
         first = grade_of(passed=before == "passed")
         result = result_of(case, before, run=run, grades=(first,))
         second = grade_of(passed=after == "passed", reason=reason)
         outcome = RunOutcome(after, grades=(second,), judging=judging)
-        return SecondGrade(GradedAnswer(cell, result), outcome)
+        outcomes = [RunOutcome(status, judging=judging) for status in further]
+        return SecondGrade(GradedAnswer(cell, result), outcome, outcomes)
 
     regrading = Regrading(suite, (), tmp_path)
     regrading.seen += [
-        graded_twice("failed", "passed", "judged pass: it apologises", "refund-3", 2),
-        graded_twice("passed", "failed", "judged fail: no next step is named", "late"),
+        graded_twice(
+            "failed",
+            "passed",
+            "judged pass: it apologises",
+            "refund-3",
+            2,
+            further=("passed", "failed", "failed", "passed"),
+        ),
+        graded_twice(
+            "passed",
+            "failed",
+            "judged fail: no next step is named",
+            "late",
+            further=("failed", "failed", "passed", "failed"),
+        ),
         *[graded_twice("passed", "passed") for _ in range(38)],
     ]
     tallies = [Tally(3, 3)] * 30 + [Tally(2, 3)] * 7 + [Tally(1, 3)] + [Tally(0, 3)] * 2
-    found = JudgedAnswers((), 0, tallies, cases=40, runs=3, samples=1)
+    answers = [regrading.seen[0].answer] * 120
+    found = JudgedAnswers(answers, 0, tallies, cases=40, runs=3, samples=1)
     text = render_judge_noise(report_noise(found, 40, regrading), "table")
     assert f"```text\n{text}```\n" in (DOCS / "running.md").read_text("utf-8")
