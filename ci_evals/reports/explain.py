@@ -308,8 +308,9 @@ def _run_fields(run: RunView) -> Mapping[str, Any]:
 
     A `confirming` run was made because the cell was a suspect. A `recorded` run was answered from a
     journal instead of the provider; a `reused` one is recorded because nothing that its answer
-    depends on has changed. `output` is the beginning of the answer, and `whole` lists files in the
-    results folder with answers that were too long for the journal.
+    depends on has changed. `output` is the beginning of the answer, `thoughts` that of what the
+    model thought before it, and `whole` lists files in the results folder with answers that were
+    too long for the journal.
     """
     result, response, answer = run.first, run.first.response, run.answer
     return {
@@ -329,6 +330,7 @@ def _run_fields(run: RunView) -> Mapping[str, Any]:
         "grades": result.grades,
         "error": result.error,
         "output": None if answer is None else shorten(answer, TEXT_CHARACTERS),
+        "thoughts": response and shorten(response.thoughts, TEXT_CHARACTERS),
         "whole": run.files,
         "context": run.context,
         "metadata": run.metadata,

@@ -136,6 +136,7 @@ KEY_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "name": ("id",),
     **dict.fromkeys(("criteria", "evaluation_steps"), ("rubric",)),
     "rubric_prompt": ("prompt",),
+    "show_thinking": ("thoughts: keep",),
 }
 
 PROVIDER_SPELLINGS: Mapping[str, str] = {
@@ -176,6 +177,7 @@ _LACKING: Mapping[str, Mapping[str, str]] = {
     },
     "key": {
         "env": "variables come from the environment, or from `.env` next to the suite",
+        "thoughts": "it is a setting of a provider",
         **dict.fromkeys(
             ("extensions", "nunjucks_filters", "redteam"), "ci-evals has no equivalent"
         ),

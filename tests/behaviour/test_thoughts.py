@@ -88,6 +88,22 @@ async def test_a_provider_may_keep_its_thoughts(tmp_path: Path) -> None:
     assert "thoughts" not in result["response"]
 
 
+async def test_the_setting_in_another_place_is_an_error_that_names_the_provider(
+    tmp_path: Path,
+) -> None:
+    write_suite(
+        tmp_path,
+        [case({"equals": "Paris"}, thoughts="keep")],
+        providers=[{**BOT, "showThinking": True}],
+        thoughts="keep",
+    )
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert "unknown key 'showThinking', which is `thoughts: keep` here" in ended.err
+    hint = "unknown key 'thoughts': it is a setting of a provider"
+    assert ended.err.count(hint) == 2
+
+
 async def test_reports_show_the_answer_and_the_page_folds_the_thoughts(tmp_path: Path) -> None:
     write_suite(
         tmp_path,
@@ -102,6 +118,11 @@ async def test_reports_show_the_answer_and_the_page_folds_the_thoughts(tmp_path:
     for text in texts:
         assert "Paris" in text
         assert "London" not in text
+    explained = await ci_evals(
+        tmp_path, "explain", "capital", "--report", "out", "--format", "json"
+    )
+    (run_of_case,) = json.loads(explained.out)["cells"][0]["runs"]
+    assert (run_of_case["output"], run_of_case["thoughts"]) == ("Paris", THOUGHT)
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     thoughts = "France, so London? &lt;script&gt;alert(1)&lt;/script&gt; No."
     assert (

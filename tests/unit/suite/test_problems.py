@@ -23,6 +23,7 @@ from ci_evals.model.fields import (
     Share,
 )
 from ci_evals.providers import PROVIDERS
+from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite import spellings as tables
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node, collect
@@ -279,7 +280,7 @@ def test_names_of_other_tools_are_translated_where_they_may_stand(
 def test_every_spelling_for_names_of_other_tools_begins_with_a_key_that_there_is() -> None:
     assert {each.partition(":")[0] for each in tables.GRADER_SPELLINGS.values()} <= GRADERS.keys()
     assert set(tables.PROVIDER_SPELLINGS.values()) <= {*PROVIDERS, *PROVIDERS.missing}
-    kinds = (Suite, Case, PromptTemplate, LlmJudge)
+    kinds = (Suite, Case, PromptTemplate, LlmJudge, ProviderOptions)
     keys = {key for kind in kinds for key in keys_of(kind)}
     assert {
         each.partition(":")[0] for spellings in tables.KEY_SPELLINGS.values() for each in spellings
