@@ -300,6 +300,25 @@ async def test_judges_with_different_samples_get_no_advice_about_them(tmp_path: 
     assert "`samples`" not in ended.out
 
 
+@pytest.mark.parametrize(("samples", "more"), [(2, 7), (3, 9), (9, None)])
+async def test_three_times_the_samples_are_weighed_if_a_judge_may_take_them(
+    samples: int, more: int | None, tmp_path: Path
+) -> None:
+    path = write(tmp_path, 20)
+    suite = json.loads(path.read_text())
+    for case in suite["cases"]:
+        case["expect"][0]["judge"]["samples"] = samples
+    path.write_text(json.dumps(suite))
+    await run(tmp_path)
+    (tmp_path / "turned").write_text("q3 q17")
+    _, found = await check(tmp_path)
+    assert (found["samples"], found["more_samples"]) == (samples, more)
+    further = 0 if more is None else 4
+    assert len(found["changed"]) >= 2
+    assert found["calls"] == samples * (40 + further * len(found["changed"]))
+    assert (found["left"] is None) == (more is None)
+
+
 async def test_one_run_of_each_case_shows_no_noise_between_runs(tmp_path: Path) -> None:
     write(tmp_path, runs=1)
     await run(tmp_path)
