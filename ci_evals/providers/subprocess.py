@@ -361,7 +361,14 @@ async def _start(
         file.seek(0)
         loop = asyncio.get_running_loop()
         starting = asyncio.ensure_future(
-            loop.subprocess_exec(lambda: child, *argv, stdin=file, cwd=cwd, env=env, **_own_group())
+            loop.subprocess_exec(
+                lambda: child,
+                *argv,
+                stdin=file,
+                cwd=cwd,
+                env=_with_folder(env, cwd),
+                **_own_group(),
+            )
         )
         cancelled: asyncio.CancelledError | None = None
         while not starting.done():
@@ -375,6 +382,11 @@ async def _start(
             starting.exception()  # avoids asyncio's warning that it was never retrieved
             raise cancelled
         starting.result()
+
+
+def _with_folder(env: Mapping[str, str], cwd: Path) -> Mapping[str, str]:
+    """Set PWD, from which some programs, such as OpenCode, take their working folder."""
+    return {**env, "PWD": str(cwd.absolute())}
 
 
 def _own_group() -> dict[str, Any]:

@@ -173,6 +173,17 @@ async def test_env_is_added_and_cwd_is_relative_to_the_config(
     assert response.output == f"{(tmp_path / 'agent').resolve()} 1 2"
 
 
+async def test_the_variable_for_the_working_folder_names_the_one_that_it_runs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agent").mkdir()
+    monkeypatch.setenv("PWD", "/elsewhere")
+    response = await ask_in_folder(
+        python("import os; print(os.environ['PWD'])", cwd="agent"), tmp_path
+    )
+    assert response.output == str(tmp_path / "agent")
+
+
 def file_of(folder: Path, *, mode: int = 0o755) -> Path:
     path = folder / "agent.sh"
     path.write_text("#!/bin/sh\necho from the script $1\n")
