@@ -20,7 +20,7 @@ WORKERS := -n 4 --dist worksteal
 
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the same modules
 
-.PHONY: help demo test test-system test-slow test-ray test-lowest check check-core bench bench-calls bench-profile bench-scale simulate images docs constraints clean
+.PHONY: help demo test test-system test-slow test-ray test-lowest check check-core bench bench-calls bench-profile bench-scale simulate images transcripts docs constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -39,6 +39,7 @@ help:
 	@echo 'make simulate       how often verdicts are wrong: the tables of docs/statistics.md'
 	@echo 'make docs           build the docs site into site/'
 	@echo 'make images         take the pictures of the docs again (needs Chromium)'
+	@echo 'make transcripts    record the coding agents of npm again for the tests (needs Node.js)'
 	@echo 'make constraints    pin what the action installs again, with hashes'
 	@echo 'make clean          remove everything that was made here'
 
@@ -119,6 +120,10 @@ simulate: $(DEV)
 
 images: $(DEV)
 	PYTHONPATH=tests/support:tests/plugins/support $(BIN)/python tests/plugins/support/screenshots.py docs/images
+
+transcripts: $(DEV)
+	PYTHONPATH=tests/support $(BIN)/python tests/plugins/support/record_transcripts.py $(VENV)/coding-agents \
+	  tests/data/transcripts
 
 COMPILE := $(BIN)/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
   --no-annotate --custom-compile-command 'make constraints'

@@ -441,7 +441,10 @@ TRANSCRIPTS: Registry[Any] = Registry(
             "ci_evals.plugins.tasks.transcripts.claude_code:ClaudeCode",
             "claude -p --output-format stream-json --verbose",
         ),
-        "codex": Entry("ci_evals.plugins.tasks.transcripts.codex:Codex", "codex exec --json"),
+        "codex": Entry(
+            "ci_evals.plugins.tasks.transcripts.codex:Codex",
+            "codex exec --json --skip-git-repo-check",
+        ),
         "gemini-cli": Entry(
             "ci_evals.plugins.tasks.transcripts.gemini_cli:GeminiCli",
             "gemini --skip-trust --output-format stream-json",

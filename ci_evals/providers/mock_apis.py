@@ -470,7 +470,8 @@ class GenerateContent(ModelApi):
                 pieces.append(part)
         for piece in pieces:
             content = {"role": "model", "parts": [piece]}
-            yield "", {"candidates": [{"content": content, "index": 0}]}
+            names = {name: answer[name] for name in ("modelVersion", "responseId")}
+            yield "", {"candidates": [{"content": content, "index": 0}], **names}
         last = {"content": {"role": "model", "parts": []}, "finishReason": "STOP", "index": 0}
         yield "", {**answer, "candidates": [last]}
 

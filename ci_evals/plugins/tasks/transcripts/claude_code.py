@@ -60,6 +60,16 @@ class ClaudeCode(TranscriptReader):
     options = "--output-format stream-json --verbose"
     skills = ".claude/skills"
     credentials = "set ANTHROPIC_API_KEY to a valid key"
+    tools: ClassVar[Mapping[str, str]] = {
+        "Bash": "bash",
+        "Edit": "edit",
+        "MultiEdit": "edit",
+        "NotebookEdit": "edit",
+        "Write": "edit",
+        "Read": "read",
+        "WebFetch": "web",
+        "WebSearch": "web",
+    }
 
     sentences: ClassVar[Mapping[str, ErrorKind]] = {
         "Prompt is too long": "rejected",
@@ -86,7 +96,6 @@ class ClaudeCode(TranscriptReader):
         super().__init__()
         self.tells_steps = False
         self._requests: dict[str, int] = {}
-        self._answering: str | None = None  # the id of the last message of the main agent
         self._agents: dict[str, str] = {}
         self._api_error: str | None = None  # of the last message
         self._own_words: str | None = None  # the last message, if the command itself made it
@@ -115,8 +124,8 @@ class ClaudeCode(TranscriptReader):
             self._read_end(event)
         elif kind == "system" and event.get("subtype") == "init":
             self._start_session(event)
-        if self.model is None:
-            self.model = text_at(event, "model")
+        elif kind == "system" and event.get("subtype") == "api_retry":
+            self._read_retry(event)
         return True
 
     def _start_session(self, event: Mapping[str, Any]) -> None:
@@ -125,6 +134,7 @@ class ClaudeCode(TranscriptReader):
         self._requests.clear()
         self._input_tokens = 0
         self._at_start = self._totals
+        self.model = text_at(event, "model")
         if text_at(event, "session_id") != self._session:
             self._session = text_at(event, "session_id")
             self._earlier = self._totals
@@ -132,8 +142,18 @@ class ClaudeCode(TranscriptReader):
         self.usage = None
         self.cost_usd = None
 
+    def _read_retry(self, event: Mapping[str, Any]) -> None:
+        """Read why the API failed, which is forgotten once it answers."""
+        name = text_at(event, "error") or ""
+        status = status_at(event, "error_status")
+        kind = _KINDS.get(name)
+        if kind is None and status is None:  # no connection
+            kind = "upstream"
+        self.fail(f"it waited for the model's API: {name}", kind=kind, status=status)
+
     def _read_message(self, message: Mapping[str, Any], agent: str | None) -> None:
         """Read a part of a message: one or several content blocks with the message's id."""
+        self.error = None
         blocks = mappings_in(message.get("content"))
         texts = [text_at(block, "text") for block in blocks if block.get("type") == "text"]
         text = "\n".join(filter(None, texts))
@@ -147,8 +167,10 @@ class ClaudeCode(TranscriptReader):
             self.output = text
             return
         self._add_request(message, model or "", text, agent)
-        if text and agent is None:
-            self._add_to_output(text, text_at(message, "id"))
+        if agent is None:
+            self.model = model or self.model  # the one that answered, not the one that was asked
+            if text:
+                self.add_to_output(text, text_at(message, "id"))
         for block in blocks:
             if block.get("type") in ("tool_use", "server_tool_use"):
                 arguments = mapping_of(block, "input")
@@ -156,14 +178,6 @@ class ClaudeCode(TranscriptReader):
                 kind_of_agent = text_at(arguments, "subagent_type")
                 if kind_of_agent is not None:
                     self._agents[str(block.get("id"))] = kind_of_agent
-
-    def _add_to_output(self, text: str, message_id: str | None) -> None:
-        """Take the text of a message as the answer, together with its earlier parts."""
-        if self.output and message_id is not None and message_id == self._answering:
-            self.output += text
-        else:
-            self.output = text
-        self._answering = message_id
 
     def _add_request(
         self, message: Mapping[str, Any], model: str, text: str, agent: str | None
@@ -279,6 +293,7 @@ def _usage_of_models(models: Mapping[str, Any]) -> Usage | None:
         cached = count_at(counts, "cacheReadInputTokens")
         written = count_at(counts, "cacheCreationInputTokens")
         input_tokens = count_at(counts, "inputTokens") + cached + written
-        usage = Usage(input_tokens, count_at(counts, "outputTokens"), cached, written)
+        hour = min(count_at(counts, "cacheCreationEphemeral1hInputTokens"), written)
+        usage = Usage(input_tokens, count_at(counts, "outputTokens"), cached, written, hour)
         total = usage + (total or Usage())
     return total

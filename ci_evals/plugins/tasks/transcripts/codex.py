@@ -1,19 +1,22 @@
-"""Codex: `codex exec --json`."""
+"""Codex: `codex exec --json --skip-git-repo-check`."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ci_evals.errors import ProviderError
 from ci_evals.faults import ErrorKind
 from ci_evals.model.response import Step, Usage
 from ci_evals.plugins.tasks.transcripts.reader import (
     TranscriptReader,
     count_at,
+    error_of_status,
     mapping_of,
     text_at,
     text_of,
 )
 
 _STARTS = ("thread.", "turn.", "item.")
+_UNTRUSTED_FOLDER = "Not inside a trusted directory"  # on stderr, before any event
 
 
 class Codex(TranscriptReader):
@@ -21,8 +24,13 @@ class Codex(TranscriptReader):
     neither the model nor its requests nor times. Tokens of several threads add up.
     """
 
-    options = "exec --json"
+    options = "exec --json --skip-git-repo-check"
     credentials = "set CODEX_API_KEY to a valid key, or run `codex login`"
+    tools: ClassVar[Mapping[str, str]] = {
+        "command_execution": "bash",
+        "file_change": "edit",
+        "web_search": "web",
+    }
 
     # The messages of codex-rs/protocol/src/error.rs that have no HTTP status.
     sentences: ClassVar[Mapping[str, ErrorKind]] = {
@@ -83,6 +91,12 @@ class Codex(TranscriptReader):
                 return kind.startswith(_STARTS)
         return True
 
+    def read_exit(self, failure: ProviderError) -> None:
+        """See `TranscriptReader`. Outside of a git repository, the error is on stderr."""
+        if not self.steps and _UNTRUSTED_FOLDER in (failure.detail or ""):
+            advice = "add `--skip-git-repo-check` to the command"
+            self.fail(_UNTRUSTED_FOLDER, kind="setup", advice=advice)
+
     def _start_thread(self, thread: str | None) -> None:
         self.has_ended = False
         self.forget_open_calls()
@@ -98,6 +112,7 @@ class Codex(TranscriptReader):
             count_at(counts, "input_tokens"),
             count_at(counts, "output_tokens"),
             count_at(counts, "cached_input_tokens"),
+            count_at(counts, "cache_write_input_tokens"),
         )
         if self._of_thread is not None and usage.total_tokens <= self._of_thread.total_tokens:
             self._earlier = self._at_start  # a total only grows, so this one began at 0
@@ -116,7 +131,8 @@ class Codex(TranscriptReader):
                 self._read_call(item, "command_execution", {"command": item.get("command")})
                 if is_done:
                     output = text_at(item, "aggregated_output") or ""
-                    self.end_call(item_id, output, _error_of_command(item))
+                    error = error_of_status(item.get("exit_code")) or _error_of(item)
+                    self.end_call(item_id, output, error)
             case "file_change":
                 self._read_call(item, "file_change", {"changes": item.get("changes")})
                 if is_done:
@@ -141,13 +157,6 @@ class Codex(TranscriptReader):
         """Start a call unless it is open: some items have no event for their start."""
         if not self.is_open(item.get("id")):
             self.start_call(item.get("id"), name, arguments)
-
-
-def _error_of_command(item: Mapping[str, Any]) -> str | None:
-    exit_code = item.get("exit_code")
-    if isinstance(exit_code, int) and exit_code:
-        return f"exit status {exit_code}"
-    return _error_of(item)
 
 
 def _error_of(item: Mapping[str, Any]) -> str | None:

@@ -1,9 +1,10 @@
 """Gemini CLI: `gemini --skip-trust --output-format stream-json`, or `json`."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from ci_evals.errors import ProviderError
 from ci_evals.faults import (
@@ -50,6 +51,8 @@ _FIELDS = {
     "tool_result": "tool_id",
     "tool_use": "tool_name",
 }
+_RATE_LIMITED = "]\nPlease wait and try again later."  # after the message of the API
+_RETRY = re.compile(r"^Attempt \d+ failed with status (\d{3})\. Retrying", re.MULTILINE)
 _TURNS_USED_UP = "Maximum session turns exceeded"  # an event, after which it ends well
 
 
@@ -61,6 +64,15 @@ class GeminiCli(TranscriptReader):
     options = "--skip-trust --output-format stream-json"
     skills = ".gemini/skills"
     credentials = "set GEMINI_API_KEY to a valid key"
+    tools: ClassVar[Mapping[str, str]] = {
+        "run_shell_command": "bash",
+        "replace": "edit",
+        "write_file": "edit",
+        "read_file": "read",
+        "read_many_files": "read",
+        "google_web_search": "web",
+        "web_fetch": "web",
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,6 +152,8 @@ class GeminiCli(TranscriptReader):
             output_tokens += max(0, thoughts)
             usage = Usage(input_tokens, output_tokens, count_at(stats, "cached"))
             self.usage = usage + (self._earlier or Usage())
+            models = mapping_of(stats, "models")
+            self._take_model({m: count_at(mapping_of(models, m), "total_tokens") for m in models})
         if self._last_error == _TURNS_USED_UP:
             self._reach_turn_limit()
         elif event.get("status") == "error":
@@ -150,14 +164,23 @@ class GeminiCli(TranscriptReader):
         self.has_ended = True
         self.output = text_of(document.get("response"))
         models = mapping_of(document, "stats", "models")
+        totals: dict[str, int] = {}
         for name in models:
             tokens = mapping_of(models, name, "tokens")
             output_tokens = count_at(tokens, "candidates") + count_at(tokens, "thoughts")
             usage = Usage(count_at(tokens, "prompt"), output_tokens, count_at(tokens, "cached"))
             self.usage = usage + (self.usage or Usage())
-            self.model = str(name)
+            totals[name] = usage.total_tokens
+        self._take_model(totals)
         if mapping_of(document, "error"):
             self._read_error(mapping_of(document, "error"))
+
+    def _take_model(self, tokens: Mapping[str, int]) -> None:
+        """Take the model with the most tokens: the start names `auto`, and small models only choose
+        the one that works.
+        """
+        if any(tokens.values()):
+            self.model = max(tokens, key=lambda name: tokens[name])
 
     def _read_error(self, error: Mapping[str, Any]) -> None:
         message = text_at(error, "message") or self._last_error
@@ -171,6 +194,8 @@ class GeminiCli(TranscriptReader):
             self._fail_by_exit(exit_status, message)
         else:
             status = status_at(error, "code") or status_in(message)
+            if status is None and _RATE_LIMITED in message:
+                status = 429
             message = _message_of_api(message)
             self.fail(message, status=status)
         self._last_error = message
@@ -181,7 +206,14 @@ class GeminiCli(TranscriptReader):
         self.answers_with_error = True
 
     def read_exit(self, failure: ProviderError) -> None:
-        """See `TranscriptReader`. Without a key or trust, and with `json`, errors are on stderr."""
+        """See `TranscriptReader`. Without a key or trust, and with `json`, errors are on stderr, as
+        are those after which it waits for the API.
+        """
+        if failure.kind == "timeout":
+            refused = _RETRY.findall(failure.detail or "")
+            if refused and not self.steps and not self._pieces:
+                self.fail("it waited for the model's API", status=int(refused[-1]))
+            return
         exit_status = failure.status
         if exit_status is None or (self.error is not None and self.error.kind != "crash"):
             return
@@ -209,7 +241,7 @@ class GeminiCli(TranscriptReader):
 
 def _message_of_api(message: str) -> str:
     """Return the API's own message in `[API Error: …]`, which may be in JSON; else `message`."""
-    plain = message.removeprefix("[API Error: ").removesuffix("]")
+    plain = message.partition(_RATE_LIMITED)[0].removeprefix("[API Error: ").removesuffix("]")
     try:
         answer = json.loads(message[message.find("{") : message.rfind("}") + 1])
     except (ValueError, RecursionError):

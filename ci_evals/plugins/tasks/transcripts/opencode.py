@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ci_evals.faults import ErrorKind
 from ci_evals.model.response import Step, Usage
 from ci_evals.plugins.tasks.transcripts.reader import (
     TranscriptReader,
     count_at,
+    error_of_status,
     mapping_of,
     number_at,
     status_at,
@@ -25,6 +26,12 @@ class OpenCode(TranscriptReader):
     options = "run --format json"
     skills = ".opencode/skills"
     credentials = "set the API key of its model"
+    tools: ClassVar[Mapping[str, str]] = {
+        "apply_patch": "edit",
+        "write": "edit",
+        "webfetch": "web",
+        "websearch": "web",
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,8 +52,9 @@ class OpenCode(TranscriptReader):
             case "text":
                 # Some releases end without the event of the last step.
                 self.has_ended = True
-                self.output = text_at(part, "text") or ""
-                self.add_step(Step("message", "assistant", result=self.output))
+                text = text_at(part, "text") or ""
+                self.add_to_output(text, text_at(part, "messageID"))
+                self.add_step(Step("message", "assistant", result=text))
                 if self._went_on:  # else it is the rest of the answer that the error cut off
                     self._recover()
             case "tool_use":
@@ -70,7 +78,7 @@ class OpenCode(TranscriptReader):
         duration_s = None
         if started_ms is not None and ended_ms is not None:
             duration_s = max(0.0, ended_ms - started_ms) / 1000
-        error = None
+        error = error_of_status(mapping_of(state, "metadata").get("exit"))
         if state.get("status") == "error":
             error = text_at(state, "error") or "failed"
         call = Step(

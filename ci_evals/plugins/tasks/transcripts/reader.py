@@ -50,6 +50,10 @@ class TranscriptReader:
     credentials: ClassVar[str] = ""
     """What to do if the agent has no access to its model, for messages."""
 
+    tools: ClassVar[Mapping[str, str]] = {}
+    """The names of the agent's tools, with what all agents call such a tool: `bash` (a command),
+    `edit` (a change of files), `read` (of a file), `web` (a page or a search)."""
+
     sentences: ClassVar[Mapping[str, ErrorKind]] = {}
     """Errors that the agent's program reports in words only: the beginning of its sentence, and
     what it means. The rest may quote a tool or the model."""
@@ -66,6 +70,7 @@ class TranscriptReader:
         self.has_ended = False
         self.answers_with_error = False
         self.tells_steps = True
+        self._answering: str | None = None  # the id of the message that `output` is of
         self._open_calls: dict[str, tuple[int, float | None]] = {}
         self._characters = 0
 
@@ -77,8 +82,8 @@ class TranscriptReader:
         raise NotImplementedError
 
     def read_exit(self, failure: ProviderError) -> None:
-        """Read how the agent's program failed, after all events; `failure.status` is its exit
-        status. Formats override it if the status says more than their events.
+        """Read how the agent's program failed, after all events: with an exit status, or because
+        it was out of time. Formats override it if that, or stderr, says more than their events.
         """
 
     def fail(
@@ -177,6 +182,13 @@ class TranscriptReader:
             error=self._cut(error),
             duration_s=duration_s,
         )
+
+    def add_to_output(self, text: str, message_id: str | None) -> None:
+        """Take the text of a message as the answer, after its earlier parts."""
+        if message_id is None or message_id != self._answering:
+            self.output = ""
+        self.output += text
+        self._answering = message_id
 
     def add_text(self, index: int, text: str) -> None:
         """Add a line of text to the result of a step."""
@@ -282,7 +294,7 @@ class TranscriptReader:
             reader = cls.of(data)
         except ProviderError as error:
             unreadable = error
-        if failure is not None and failure.kind == "crash":
+        if failure is not None and failure.kind in ("crash", "timeout"):
             reader.read_exit(failure)
         exit_says_nothing = reader.error is None and not reader.answers_with_error
         if unreadable is not None and exit_says_nothing:
@@ -323,6 +335,13 @@ def _failure_of(
     elif not reader.has_ended:
         failure.message = f"{failure.message}; {progress}"
     return failure
+
+
+def error_of_status(exit_status: object) -> str | None:
+    """Return the error of a command; None if it ended well, or if its exit status is unknown."""
+    if isinstance(exit_status, int) and exit_status:
+        return f"exit status {exit_status}"
+    return None
 
 
 def status_in(message: str) -> int | None:
