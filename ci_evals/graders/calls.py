@@ -7,7 +7,7 @@ from typing import Any
 from ci_evals.format import cite, one_line
 from ci_evals.graders.json_text import ABSENT, Mismatch, first_difference
 from ci_evals.model.fields import Options
-from ci_evals.model.response import ToolCall
+from ci_evals.model.response import Step, ToolCall
 
 _MAX_NAMED = 10  # calls that a reason names
 
@@ -39,7 +39,12 @@ class ExpectedCall(Options):
     def fits(self, actual: ToolCall, *, ignore_extra_args: bool) -> bool:
         """Return True if a call is for the expected tool and has the expected arguments."""
         differences = self.differences(actual, ignore_extra_args=ignore_extra_args)
-        return self.name == actual.name and next(differences, None) is None
+        return is_call_of(actual, self.name) and next(differences, None) is None
+
+
+def is_call_of(call: ToolCall | Step, tool: str) -> bool:
+    """Return True for a call of a tool, by its name or its alias."""
+    return tool in (call.name, call.alias)
 
 
 def find_fitting(

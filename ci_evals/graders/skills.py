@@ -17,7 +17,7 @@ _SKILL_TOOLS = frozenset({"skill", "activate_skill"})
 """The tools for skills of Claude Code and OpenCode, and of Gemini CLI. Codex reads the file."""
 
 _WRITING_TOOLS = frozenset({"edit", "multiedit", "write", "write_file", "replace", "file_change"})
-"""Tools that change a SKILL.md without following it."""
+"""Tools that change a SKILL.md without following it, besides those with the alias `edit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def _is_use(step: Step, skill: str) -> bool:
     if tool in _SKILL_TOOLS:
         # Claude Code puts the name of a plug-in before that of its skill.
         return any(text.rpartition(":")[2] == skill for text in texts)
-    if tool in _WRITING_TOOLS:
+    if tool in _WRITING_TOOLS or step.alias == "edit":
         return False
     file = re.compile(rf"(?:^|[\s/\\'\"=(]){re.escape(skill)}[/\\]SKILL\.md(?![\w.])")
     return any(file.search(text) for text in texts)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from ci_evals.format import cite, one_line
 from ci_evals.graders.base import GraderOptions, failed, passed
-from ci_evals.graders.calls import ExpectedCall, describe_absence
+from ci_evals.graders.calls import ExpectedCall, describe_absence, is_call_of
 from ci_evals.graders.json_text import ABSENT, first_difference
 from ci_evals.model.fields import UNSET, Bool, Float, NonNegative, OneOrMore, Options
 from ci_evals.model.grading import Finding
@@ -141,7 +141,7 @@ class ToolArguments(GraderOptions):
         name = one_line(self.tool)
         indices = []
         for index, call in enumerate(made):
-            if call.name == self.tool:
+            if is_call_of(call, self.tool):
                 indices.append(index)
         if not indices:
             reason, sentence = describe_absence(cite(self.tool), made)

@@ -11,6 +11,7 @@ from ci_evals.graders.calls import (
     describe_absence,
     describe_call,
     find_fitting,
+    is_call_of,
     names_of,
     pair_in_any_order,
     pair_in_order,
@@ -121,7 +122,7 @@ class ToolCallMatch(GraderOptions):
             extra: the unexpected calls.
             actual: all calls.
         """
-        namesakes = [call for call in extra if call.name == expected.name]
+        namesakes = [call for call in extra if is_call_of(call, expected.name)]
         if not namesakes:
             return describe_absence(describe_call(expected), actual)
         differences: list[Mismatch] = []

@@ -11,6 +11,7 @@ from ci_evals.graders.calls import (
     ExpectedCall,
     describe_call,
     find_fitting,
+    is_call_of,
     names_of,
     pair_in_any_order,
     pair_in_order,
@@ -114,7 +115,7 @@ class _Alignment:
         expected, actual = self.expected, self.actual
         for at, (want, call) in enumerate(zip(expected, actual, strict=False)):
             if at not in self.pairs:
-                if want.name == call.name:
+                if is_call_of(call, want.name):
                     return self._difference(at, want)
                 reason = f"call {at + 1} is not {describe_call(want)}"
                 return self._in_full(reason, f"call {at + 1} is {describe_call(call)}")
@@ -133,7 +134,7 @@ class _Alignment:
         index = missing[0]
         want = self.expected[index]
         for at in self._extra:
-            if self.actual[at].name == want.name:
+            if is_call_of(self.actual[at], want.name):
                 difference = self._difference(at, want)
                 if difference is not None:
                     return difference
@@ -193,7 +194,7 @@ class NoToolErrors(AlwaysTrue):
         for at, step in enumerate(_steps(answer), 1):
             if step.kind != "tool_call":
                 continue
-            if self.tools is not None and step.name not in self.tools:
+            if self.tools is not None and not any(is_call_of(step, tool) for tool in self.tools):
                 continue
             calls += 1
             if step.error is not None:
@@ -231,7 +232,7 @@ class MaxToolCalls(GraderOptions):
         made = answer.response.list_calls(include_failed=self.include_failed)
         if self.tool is None:
             return _at_most(self.value, made, "tool call")
-        of_tool = [call for call in made if call.name == self.tool]
+        of_tool = [call for call in made if is_call_of(call, self.tool)]
         return _at_most(self.value, of_tool, f"{one_line(self.tool, 80)} call")
 
 

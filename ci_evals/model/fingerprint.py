@@ -48,7 +48,7 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _field_names(cls: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(cls))
+    return tuple(field.name for field in dataclasses.fields(cls) if field.compare)
 
 
 def _with_text_keys(value: Any) -> Any:

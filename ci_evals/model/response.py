@@ -23,7 +23,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call of a model. `arguments` are a mapping, or the model's text if it is not a JSON
-    object.
+    object; `alias` is that of its step.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -31,6 +31,7 @@ class ToolCall:
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
     id: str | None = None
+    alias: str | None = field(default=None, compare=False)  # does not make it another call
 
 
 _Source = Annotated[
@@ -161,6 +162,7 @@ class Step:
         usage: its tokens.
         duration_s: its duration in seconds.
         agent: the sub-agent that made it; None for the agent itself.
+        alias: another name of the tool, which expectations may use as well.
     """
 
     kind: StepKind
@@ -171,6 +173,7 @@ class Step:
     usage: Usage | None = None
     duration_s: float | None = None
     agent: str | None = None
+    alias: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +319,7 @@ class Response:
             include_failed: also those whose step has an error; a call without a step has none.
         """
         calls = [
-            ToolCall(step.name, step.arguments)
+            ToolCall(step.name, step.arguments, alias=step.alias)
             for step in self.steps or ()
             if step.kind == "tool_call" and (include_failed or step.error is None)
         ]

@@ -284,6 +284,7 @@ class _ToolCallFields(TypedDict, total=False):
     name: Required[Annotated[str, Strict(), MinLen(1), BeforeValidator(_clean)]]
     arguments: Arguments
     id: Text
+    alias: Text
 
 
 class _UsageFields(TypedDict, total=False):
@@ -366,6 +367,7 @@ class _StepFields(TypedDict, total=False):
     usage: _Usage
     duration_s: Amount
     agent: Text
+    alias: Text
 
 
 def _make_step(fields: dict[str, Any]) -> Step:

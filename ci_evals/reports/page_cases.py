@@ -870,6 +870,8 @@ def _steps(response: Response) -> Iterator[PageStep]:
 
 def _step(step: Step, path: str) -> PageStep:
     facts = []
+    if step.alias is not None:
+        facts.append(one_line(step.alias, NAME_CHARACTERS))
     if step.duration_s is not None:
         facts.append(seconds(step.duration_s))
     if step.usage:

@@ -90,6 +90,7 @@ def suite_schema() -> Schema:
     del shared["RecordingFile"]
     del shared["Task"]
     del shared["Part"]["properties"]["sha256"]
+    del shared["ToolCall"]["properties"]["alias"]
     for kind, provider in PROVIDERS.loadable():
         definition = _define(provider, shared, "provider.")
         _add_type(definition, kind)

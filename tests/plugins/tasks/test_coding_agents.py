@@ -548,3 +548,65 @@ async def test_another_package_adds_a_format(tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "schema", "--names", command=OTHER_PROCESS, environ=environ)
     assert "acme" in ended.out
     assert "codex exec --json" in ended.out
+
+
+TRANSCRIPTS = ("claude-code", "codex", "gemini-cli", "opencode")
+CHECKED = {"contains": "sh check.sh"}
+
+
+async def test_one_expectation_serves_all_agents_by_the_names_that_their_tools_share(
+    tmp_path: Path,
+) -> None:
+    fix_task(tmp_path)
+    agents = [agent(show(f"{each}.jsonl"), name=each, transcript=each) for each in TRANSCRIPTS]
+    expect = [
+        {"trajectory": ["bash", "edit"]},
+        {"tool_call": {"tool": "edit", "ignore_extra_calls": True}},
+        {"tool_arguments": {"tool": "bash", "calls": "any", "where": {"command": CHECKED}}},
+        {"max_tool_calls": {"value": 0, "tool": "web"}},
+        {"not_max_tool_calls": {"value": 0, "tool": "bash"}},
+        {"not_no_tool_errors": {"tools": ["bash"]}},
+        {"no_tool_errors": {"tools": ["edit"]}},
+        {"skill_used": "release-notes"},
+        {"not_skill_used": "releases"},
+    ]
+    write_suite(tmp_path, TASKS, providers=agents, expect=expect)
+    await ci_evals(tmp_path, "run")
+    failed = {}
+    for line in journaled(tmp_path / "ci-evals-results"):
+        failed[line["provider"]] = [
+            grade["reason"] for grade in line["grades"] if not grade["passed"]
+        ]
+    # Gemini CLI says nothing about the exit status of a command.
+    assert failed.pop("gemini-cli") == ["no tool call failed"]
+    assert failed == {"claude-code": [], "codex": [], "opencode": []}
+    page = (tmp_path / "ci-evals-results" / "report.html").read_text()
+    assert '<bdi>command_execution</bdi> <span class="facts">bash</span>' in page
+
+
+async def test_a_tool_keeps_the_name_that_its_agent_has_for_it(tmp_path: Path) -> None:
+    fix_task(tmp_path)
+    expect = [
+        {"trajectory": ["command_execution", "file_change"]},
+        {"trajectory": {"calls": ["command_execution", "edit"], "match": "superset"}},
+    ]
+    provider = agent(show("codex.jsonl"), transcript="codex")
+    write_suite(tmp_path, TASKS, providers=[provider], expect=expect)
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+
+
+async def test_a_tool_of_an_agent_of_ones_own_has_the_alias_that_its_step_gives(
+    tmp_path: Path,
+) -> None:
+    step = {"kind": "tool_call", "name": "replace", "arguments": {"with": "x"}}
+    for name, alias, code in (("with", "edit", 0), ("without", None, 1)):
+        folder = tmp_path / name
+        folder.mkdir()
+        steps = [{**step, **({"alias": alias} if alias else {})}]
+        printed = json.dumps({"output": "Done.", "steps": steps})
+        provider = {"name": "own", "type": "command", "command": ["echo", printed]}
+        expect = [{"trajectory": {"calls": ["edit"], "match": "exact"}}]
+        write_suite(folder, [{"input": "Go."}], providers=[provider], expect=expect)
+        ended = await ci_evals(folder, "run")
+        assert ended.code == code, ended.out + ended.err

@@ -51,8 +51,9 @@ class TranscriptReader:
     """What to do if the agent has no access to its model, for messages."""
 
     tools: ClassVar[Mapping[str, str]] = {}
-    """The names of the agent's tools, with what all agents call such a tool: `bash` (a command),
-    `edit` (a change of files), `read` (of a file), `web` (a page or a search)."""
+    """The names of the agent's tools, each with the alias that it shares with those of other
+    agents: `bash` runs commands, `edit` changes files, `read` reads them, `web` gets or finds
+    pages."""
 
     sentences: ClassVar[Mapping[str, ErrorKind]] = {}
     """Errors that the agent's program reports in words only: the beginning of its sentence, and
@@ -131,10 +132,13 @@ class TranscriptReader:
         if len(self.steps) >= MAX_STEPS:
             self.left_out += 1
             return
+        alias = self.tools.get(step.name)
         arguments = self._cut_arguments(step.arguments)
         result = self._cut(step.result)
         error = self._cut(step.error)
-        self.steps.append(replace(step, arguments=arguments, result=result, error=error))
+        self.steps.append(
+            replace(step, arguments=arguments, result=result, error=error, alias=alias)
+        )
 
     def start_call(
         self,
