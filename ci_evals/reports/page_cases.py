@@ -641,6 +641,8 @@ def _run(
 ) -> PageRun:
     response = run.first.response
     facts = run.facts
+    if response is not None and response.model:
+        facts.append(one_line(response.model, NAME_CHARACTERS))
     if response is not None and response.finish_reason in LIMITS_REACHED:
         facts.append(f"finish reason {response.finish_reason}")
     turns: Sequence[PageTurn] = ()

@@ -92,6 +92,7 @@ async def test_steps_cost_tokens_and_diff_are_in_the_report(tmp_path: Path) -> N
     html = (tmp_path / "ci-evals-results" / "report.html").read_text()
     assert "+new" in html
     assert "Explore" in html
+    assert "claude-opus-5-5-001" in html
 
 
 async def test_failed_calls_under_the_name_of_another_agent_pass_no_limit(tmp_path: Path) -> None:
