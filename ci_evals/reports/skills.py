@@ -57,6 +57,7 @@ def _sentence(summary: Summary, skilled: Variant, without: Variant, pairs: _Pair
     clauses = [_rate_clause(summary, skilled, without, pairs)]
     costs = _means(summary.report, pairs, _costs_usd)
     if costs is not None:
+        # Equal means may differ in their last digit, and would then show a sign.
         more_usd = round(costs.skilled - costs.without, 12)
         sign = "-" if more_usd < 0 else "+"
         both = f"{usd(costs.skilled)} instead of {usd(costs.without)}"
