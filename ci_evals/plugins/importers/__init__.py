@@ -5,15 +5,17 @@ from pathlib import Path
 
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.format import number_of
-from ci_evals.plugins.importers.draft import LostPart, SuiteDraft, UntranslatableError
+from ci_evals.plugins.importers.draft import (
+    WRONG_SHAPE,
+    LostPart,
+    SuiteDraft,
+    UntranslatableError,
+)
 from ci_evals.plugins.importers.parts import tidy
 from ci_evals.plugins.importers.source import Source, read_source
 from ci_evals.plugins.importers.writing import YamlComment, write_yaml
 from ci_evals.registry import IMPORTERS
 from ci_evals.suite.nodes import Node
-
-_WRONG_SHAPE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""The exceptions that a value of an unexpected shape causes."""
 
 
 def translate_config(path: Path, config: Node) -> SuiteDraft | None:
@@ -41,7 +43,7 @@ def translate(source: Source) -> SuiteDraft | None:
     except UntranslatableError as error:
         problem = source.written.problem(str(error))
         raise ConfigError([problem]) from None
-    except _WRONG_SHAPE as error:
+    except WRONG_SHAPE as error:
         cause = f"{type(error).__name__}: {error}"
         text = f"it looks like {name}, but does not have the shape of its files: {cause}"
         problem = source.written.problem(text)

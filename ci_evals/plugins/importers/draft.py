@@ -1,7 +1,8 @@
 """A suite under translation from another tool's format: values, comments, and lost parts."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,24 @@ class LostPart:
 
 class UntranslatableError(Exception):
     """A part has no counterpart here; the message says why, and what to do instead."""
+
+
+WRONG_SHAPE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""The exceptions that a value of an unexpected shape causes."""
+
+
+@contextmanager
+def part_of_a_file() -> Iterator[None]:
+    """Within the context, a value of an unexpected shape is this part's alone to lose.
+
+    Raises:
+        UntranslatableError: the part has such a value.
+    """
+    try:
+        yield
+    except WRONG_SHAPE as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise UntranslatableError(f"it does not have the shape of its format: {cause}") from error
 
 
 class LocatedMapping(dict[Any, Any]):

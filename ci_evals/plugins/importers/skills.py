@@ -163,7 +163,12 @@ def _cases(source: Source, skill: Path, draft: SuiteDraft) -> list[dict[str, Any
             cases.append(locate(case, row.line))
         return cases
     rows = list(written["evals"].items())
-    problems = [problem for row in rows for problem in _file_problems(row["files"], skill)]
+    problems = []
+    for row in rows:
+        if not isinstance(row.value, dict) or not isinstance(row.value.get("prompt"), str):
+            problems.append(row.problem("expected an eval with a `prompt`"))
+            continue
+        problems += _file_problems(row["files"], skill)
     if problems:
         raise ConfigError(problems)
     name = str(written.value["skill_name"])

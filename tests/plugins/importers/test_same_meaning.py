@@ -574,3 +574,30 @@ tests:
         "t.csv:4: tests: the var 'q', a template, cannot be rendered: division by zero",
     ]
     assert [case["vars"] for case in suite["cases"]] == [{"q": "b"}, {"q": "c"}]
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        ({"tests": [{"vars": {"q": "no"}, "options": 5}]}, "p.yaml:1: tests: it does not have"),
+        (
+            {"providers": [{"id": "https://shop.example", "config": {"headers": ["a"]}}]},
+            "p.yaml:1: provider: it does not have",
+        ),
+        ({"tests": [{"vars": {"q": "no"}, "assert": [{"type": ["a"]}]}]}, "p.yaml:1: assert: "),
+    ],
+)
+async def test_an_entry_of_an_odd_shape_is_lost_alone(
+    odd: dict[str, list[Any]], told: str, tmp_path: Path
+) -> None:
+    config: dict[str, list[Any]] = {
+        "prompts": ["{{ q }}"],
+        "providers": ["echo"],
+        "tests": [{"vars": {"q": "hi"}, "assert": [{"type": "contains", "value": "h"}]}],
+    }
+    for key, entries in odd.items():
+        config[key] = config[key] + entries
+    suite, ended = await imported(tmp_path, json.dumps(config))
+    assert told in ended.err
+    assert suite["providers"] == [{"type": "mock"}]
+    assert suite["cases"][0]["expect"] == [{"contains": "h"}]

@@ -169,3 +169,12 @@ async def test_promptfoos_skill_used_is_ours(tmp_path: Path) -> None:
         {"skill_used": "stamps"},
         {"not_skill_used": "parcels"},
     ]
+
+
+async def test_an_eval_without_a_prompt_is_told_with_its_line(tmp_path: Path) -> None:
+    skill = write_skill(tmp_path, "stamps")
+    evals = '{"skill_name": "stamps", "evals": [\n{"id": 1, "prompt": "Hi"},\n{"id": 2}]}'
+    (skill / "evals" / "evals.json").write_text(evals)
+    done = await ci_evals(tmp_path, "import", "stamps/evals/evals.json")
+    assert done.code == 2
+    assert "stamps/evals/evals.json:3: evals[1]: expected an eval with a `prompt`" in done.err

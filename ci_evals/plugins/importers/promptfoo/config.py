@@ -20,6 +20,7 @@ from ci_evals.plugins.importers.draft import (
     UntranslatableError,
     locate,
     original,
+    part_of_a_file,
     seconds,
 )
 from ci_evals.plugins.importers.promptfoo.agents import Agents, Transforms, module_for
@@ -368,7 +369,9 @@ class _Converter:
             made += self.source.take_comments_before(entry)
             parts: list[Any] = []
             try:
-                for part, names in read(entry):
+                with part_of_a_file():
+                    entries = read(entry)
+                for part, names in entries:
                     parts.append(locate(part, entry.line))
                     self.entries[section].append(_Entry(parts[-1], names))
             except (UntranslatableError, ConfigError) as error:
@@ -713,7 +716,8 @@ class _Converter:
                     path = entry.value["path"].removeprefix("file://")
                     made += self.call_tests(entry, path, entry.value.get("config"))
                 else:
-                    made.append(self.read_test(entry))
+                    with part_of_a_file():
+                        made.append(self.read_test(entry))
             except (UntranslatableError, ConfigError) as error:
                 made += self.source.take_comments(entry)
                 made.append(self.draft.lose(entry, "tests", str(error), weakens=True))
@@ -771,7 +775,8 @@ class _Converter:
 
     def read_row(self, row: Node) -> Any:
         try:
-            return self.read_test(row.with_value(test_of_row(row.value)))
+            with part_of_a_file():
+                return self.read_test(row.with_value(test_of_row(row.value)))
         except (UntranslatableError, ConfigError) as error:
             return self.draft.lose(row, "tests", str(error), weakens=True)
 
@@ -790,7 +795,8 @@ class _Converter:
             for config in configs.items():
                 for test in tests.items():
                     try:
-                        made.append(self.read_test(_merge_tests(config, test)))
+                        with part_of_a_file():
+                            made.append(self.read_test(_merge_tests(config, test)))
                     except (UntranslatableError, ConfigError) as error:
                         made.append(self.draft.lose(test, "scenarios", str(error), weakens=True))
         return made
@@ -1017,7 +1023,8 @@ class _Converter:
         for entry in given.items():
             made += self.source.take_comments(entry)
             try:
-                made += self.assertions.convert(entry, judge, self.source)
+                with part_of_a_file():
+                    made += self.assertions.convert(entry, judge, self.source)
             except (UntranslatableError, ConfigError) as error:
                 if isinstance(entry.value, dict) and "type" in entry.value:
                     kind = entry.value["type"]
