@@ -77,6 +77,8 @@ def unconfirmed(answer: str | None, today: date, judge: Mapping[str, Any] = {}) 
 def raw(value: Any) -> Any:
     """Return a value in which no text is a template: other tools and recorded answers have none."""
     if isinstance(value, str) and is_template(value):
+        if "endraw" in value:  # which would end the block
+            return f"{{{{ {json.dumps(value, ensure_ascii=False)} }}}}"
         return f"{{% raw %}}{value}{{% endraw %}}"
     if isinstance(value, dict):
         return {key: raw(item) for key, item in value.items()}

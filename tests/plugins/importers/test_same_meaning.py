@@ -601,3 +601,18 @@ async def test_an_entry_of_an_odd_shape_is_lost_alone(
     assert told in ended.err
     assert suite["providers"] == [{"type": "mock"}]
     assert suite["cases"][0]["expect"] == [{"contains": "h"}]
+
+
+async def test_a_text_that_ends_a_block_of_literal_text_stays_as_it_is(tmp_path: Path) -> None:
+    text = 'a {% endraw %}{{ "é\\n" }} b'
+    dataset = {
+        "cases": [{"name": "a", "inputs": "hi", "expected_output": text}],
+        "evaluators": ["EqualsExpected"],
+    }
+    (tmp_path / "d.yaml").write_text(json.dumps(dataset))
+    ended = await ci_evals(tmp_path, "import", "d.yaml", "--to", "evals.yaml")
+    assert ended.code == 0, ended.err
+    suite, _, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml")
+    suite["providers"] = [{"type": "mock", "answers": {"hi": text}}]
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    assert await run(tmp_path) == [(text, "passed")]
