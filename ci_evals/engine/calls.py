@@ -320,6 +320,7 @@ class Calls:
     def _read(self, response: Response) -> tuple[Response, ProviderError | None]:
         """Return an answer with its thoughts apart, and what it lacks; None if it is complete."""
         text = response.output
+        # Most answers have none, and need no call for it.
         if not self._keeps_thoughts and ("<" in text or "[THINK]" in text):
             from ci_evals.graders.thoughts import settle_thoughts
 

@@ -13,7 +13,7 @@ from ci_evals.engine.journal import read_results, restore_output
 from ci_evals.engine.judges import ask_each
 from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.errors import UsageError
-from ci_evals.graders.judge import LlmJudge
+from ci_evals.graders.judge import MAX_SAMPLES, LlmJudge
 from ci_evals.graders.scoring import model_graders, passes, score_of
 from ci_evals.graders.thoughts import settle_thoughts
 from ci_evals.model.case import Case
@@ -22,8 +22,6 @@ from ci_evals.model.report import RunRecord, SuiteReport, Tally
 from ci_evals.model.request import Answer
 from ci_evals.model.result import Grade, Judging, Result
 from ci_evals.suite.types import CheckedSuite
-
-_MOST_SAMPLES = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +66,11 @@ class JudgedAnswers:
     @property
     def more_samples(self) -> int | None:
         """Three times the samples, as an odd number; None if judges differ or may take no more."""
-        if self.samples is None or self.samples > _MOST_SAMPLES // 3:
+        if self.samples is None or self.samples > MAX_SAMPLES // 3:
             return None
-        return (3 * self.samples) | 1  # an even number could end in a tie
+        if self.samples % 2 == 0:
+            return 3 * self.samples + 1  # an even number could end in a tie
+        return 3 * self.samples
 
     def spread(self, number: int) -> Sequence[GradedAnswer]:
         """Choose answers at even distances, so that failed and passed ones and all cases are

@@ -37,6 +37,7 @@ from ci_evals.templating import template_sandbox, text_renderer
 
 PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 
+MAX_SAMPLES = 25
 _TRIES = 2  # attempts to get a readable verdict from a judge
 _REASON_CHARACTERS = 600
 _STATEMENT_CHARACTERS = 300
@@ -70,7 +71,7 @@ class LlmJudge(ModelGrader):
     threshold: Share | None = None
     choices: Annotated[Mapping[str, Share], MinLen(2)] | None = None
     scale: Annotated[int, Strict(), Ge(2), Le(100)] | None = None
-    samples: Annotated[int, Strict(), Ge(1), Le(25)] = 1
+    samples: Annotated[int, Strict(), Ge(1), Le(MAX_SAMPLES)] = 1
     reference: Any = None
     context: Any = None
     prompt: NonEmpty | OneOrMore[Message] | None = None
@@ -349,9 +350,10 @@ class LlmJudge(ModelGrader):
                 {"user": turn.user, "assistant": turn.response.output} for turn in response.turns
             ]
         material["answer"] = response.output
-        if response.calls_made:
+        calls = response.list_calls()
+        if calls:
             material["tool_calls"] = [
-                {"name": call.name, "arguments": call.arguments} for call in response.calls_made
+                {"name": call.name, "arguments": call.arguments} for call in calls
             ]
         if self.reference is not None:
             material["reference"] = self.reference

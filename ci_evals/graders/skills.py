@@ -36,7 +36,7 @@ class SkillUsed(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         call = find_use(answer.response, self.value)
         if call is None:
-            others = number_of(len(answer.response.calls_made), "tool call")
+            others = number_of(len(answer.response.list_calls()), "tool call")
             return failed(
                 f"did not use the skill {cite(self.value)}",
                 sentence=f"did not use the skill {cite(self.value)} in {others}",

@@ -75,7 +75,7 @@ class ToolCallMatch(GraderOptions):
         if expected is None:
             expected = [ExpectedCall(self.tool or "", self.arguments)]
         # The calls in the answer itself; without any, the calls that were made on the way to it.
-        actual = answer.response.tool_calls or answer.response.calls_made
+        actual = answer.response.tool_calls or answer.response.list_calls()
         fitting = find_fitting(expected, actual, ignore_extra_args=self.ignore_extra_args)
         in_any_order = pair_in_any_order(fitting)
         pairs = in_any_order

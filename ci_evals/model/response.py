@@ -307,13 +307,8 @@ class Response:
                 total = step.usage + (total or Usage())
         return total
 
-    @property
-    def calls_made(self) -> tuple[ToolCall, ...]:
-        """Every tool call of the steps or turns, sub-agents' too; without any, `tool_calls`."""
-        return self.list_calls()
-
     def list_calls(self, *, include_failed: bool = True) -> tuple[ToolCall, ...]:
-        """Return the tool calls, as `calls_made`.
+        """Return every tool call of the steps or turns, sub-agents' too; without any, `tool_calls`.
 
         Args:
             include_failed: also those whose step has an error; a call without a step has none.

@@ -59,11 +59,9 @@ WRONG_SHAPE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 @contextmanager
-def part_of_a_file() -> Iterator[None]:
-    """Within the context, a value of an unexpected shape is this part's alone to lose.
-
-    Raises:
-        UntranslatableError: the part has such a value.
+def check_shape() -> Iterator[None]:
+    """Within the context, in which one part of a file is translated, raise an UntranslatableError
+    for a value of an unexpected shape, so that only this part is lost.
     """
     try:
         yield

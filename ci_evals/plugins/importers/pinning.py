@@ -200,7 +200,7 @@ def _expected(result: Result, suite: CheckedSuite, today: date) -> dict[str, Any
         if result.response.whole is not None:
             raise UsageError(f"the answer of {result.case!r} is too long to be a reference")
         answer = result.response.output.strip() or None
-        tools = [call.name for call in result.response.calls_made]
+        tools = [call.name for call in result.response.list_calls()]
         if tools:
             metadata["tools"] = tools
     if result.error is not None:

@@ -185,7 +185,7 @@ def _read_trace(spans: Sequence[Span]) -> _Trace | None:
         answer=split_thoughts(response.output)[1].strip() or None,
         error=error,
         context=[passage.text for passage in response.context or ()],
-        tools=[call.name for call in response.calls_made],
+        tools=[call.name for call in response.list_calls()],
         system=_system_prompt(ordered, chats),
         trace_id=ordered[0].trace_id,
         start_ns=ordered[0].start_ns,

@@ -348,7 +348,7 @@ def test_traces_have_the_same_steps(tmp_path: Path, spans: list[dict[str, Any]])
     assert trace.question == QUESTION
     assert trace.response is not None
     assert trace.response.output == ANSWER
-    (call,) = trace.response.calls_made
+    (call,) = trace.response.list_calls()
     assert (call.name, call.arguments) == ("track", CALL)
     steps = trace.response.steps or ()
     assert [step.result for step in steps if step.kind == "tool_call"] == ["late"]

@@ -57,7 +57,7 @@ def test_genai_and_openinference_spans_become_steps() -> None:
         "tool_call",
         "model_request",
     ]
-    assert genai.response.calls_made[1].arguments == {"flight": "LH400", "to": "Paris"}
+    assert genai.response.list_calls()[1].arguments == {"flight": "LH400", "to": "Paris"}
     assert openinference.question == "How is the weather in Rome?"
     assert openinference.response is not None
     assert openinference.response.output == "It is sunny in Rome."
@@ -82,7 +82,7 @@ def test_exports_of_other_tools_become_steps(path: Path) -> None:
     assert stock.question == "Is it in stock in Hamburg?"
     assert stock.response is not None
     assert stock.response.output == "Yes, two of them."
-    (call,) = stock.response.calls_made
+    (call,) = stock.response.list_calls()
     assert (call.name, call.arguments) == ("look_up_stock", {"shop": "Hamburg"})
     (step,) = [step for step in stock.response.steps or () if step.kind == "tool_call"]
     assert step.result == "2"
@@ -164,7 +164,7 @@ def test_the_runs_of_ag2_are_read(tmp_path: Path) -> None:
         Usage(7, 3),
         1.5,
     )
-    assert done.response.calls_made[0].arguments == {"of": "France"}
+    assert done.response.list_calls()[0].arguments == {"of": "France"}
     assert crashed.error == '{"type": "ValueError"}'
     found = match_traces([done, crashed], [case_of("capital")])
     assert [trace.latency_s for trace in found.by_case["capital"]] == [1.5, 0.01]

@@ -93,7 +93,7 @@ async def test_the_output_tool_of_pydantic_ai_is_the_answer_and_not_a_step() -> 
     messages = (model_response(call), Shape(kind="request", parts=[told]))
     response = await unpacked(run_result(Seat(1), *messages, _output_tool_name="final_result"))
     assert response.output == '{"number":1}'
-    assert response.calls_made == ()
+    assert response.list_calls() == ()
 
 
 async def test_before_version_2_the_usage_is_a_method_with_other_names() -> None:

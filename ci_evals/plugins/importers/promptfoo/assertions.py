@@ -673,7 +673,7 @@ def _tool_f1(value: Any, threshold: Any) -> _Converted:
 
 
 _F1 = """\
-called = {{call.name for call in answer.response.tool_calls or answer.response.calls_made}}
+called = {{call.name for call in answer.response.tool_calls or answer.response.list_calls()}}
 expected = {names!r}
 return 2 * len(called & expected) / (len(called) + len(expected))
 """

@@ -18,9 +18,9 @@ from ci_evals.plugins.importers.draft import (
     NO_COUNTERPART,
     SuiteDraft,
     UntranslatableError,
+    check_shape,
     locate,
     original,
-    part_of_a_file,
     seconds,
 )
 from ci_evals.plugins.importers.promptfoo.agents import Agents, Transforms, module_for
@@ -369,7 +369,7 @@ class _Converter:
             made += self.source.take_comments_before(entry)
             parts: list[Any] = []
             try:
-                with part_of_a_file():
+                with check_shape():
                     entries = read(entry)
                 for part, names in entries:
                     parts.append(locate(part, entry.line))
@@ -716,7 +716,7 @@ class _Converter:
                     path = entry.value["path"].removeprefix("file://")
                     made += self.call_tests(entry, path, entry.value.get("config"))
                 else:
-                    with part_of_a_file():
+                    with check_shape():
                         made.append(self.read_test(entry))
             except (UntranslatableError, ConfigError) as error:
                 made += self.source.take_comments(entry)
@@ -775,7 +775,7 @@ class _Converter:
 
     def read_row(self, row: Node) -> Any:
         try:
-            with part_of_a_file():
+            with check_shape():
                 return self.read_test(row.with_value(test_of_row(row.value)))
         except (UntranslatableError, ConfigError) as error:
             return self.draft.lose(row, "tests", str(error), weakens=True)
@@ -795,7 +795,7 @@ class _Converter:
             for config in configs.items():
                 for test in tests.items():
                     try:
-                        with part_of_a_file():
+                        with check_shape():
                             made.append(self.read_test(_merge_tests(config, test)))
                     except (UntranslatableError, ConfigError) as error:
                         made.append(self.draft.lose(test, "scenarios", str(error), weakens=True))
@@ -1023,7 +1023,7 @@ class _Converter:
         for entry in given.items():
             made += self.source.take_comments(entry)
             try:
-                with part_of_a_file():
+                with check_shape():
                     made += self.assertions.convert(entry, judge, self.source)
             except (UntranslatableError, ConfigError) as error:
                 if isinstance(entry.value, dict) and "type" in entry.value:

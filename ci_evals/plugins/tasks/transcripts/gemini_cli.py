@@ -153,7 +153,8 @@ class GeminiCli(TranscriptReader):
             usage = Usage(input_tokens, output_tokens, count_at(stats, "cached"))
             self.usage = usage + (self._earlier or Usage())
             models = mapping_of(stats, "models")
-            self._take_model({m: count_at(mapping_of(models, m), "total_tokens") for m in models})
+            totals = {name: count_at(mapping_of(models, name), "total_tokens") for name in models}
+            self._take_model(totals)
         if self._last_error == _TURNS_USED_UP:
             self._reach_turn_limit()
         elif event.get("status") == "error":
